@@ -1,0 +1,42 @@
+# A thin face over meson and tools/; `make help` lists the targets.
+
+MESON = /usr/bin/meson
+SECONDS ?= 60
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 \2/p' Makefile | while read t d; do printf 'make %-10s %s\n' "$$t" "$$d"; done
+
+build: ## compile build/portolan
+	@tools/deps build
+	@test -f build/build.ninja || $(MESON) setup build --buildtype=debugoptimized >/dev/null || \
+		{ cat build/meson-logs/meson-log.txt; exit 1; }
+	@ninja -C build --quiet portolan
+
+demo: ## a three-node lab that shows each kind of mapping at work (root)
+	@tools/deps demo
+	@$(MAKE) --no-print-directory build
+	@lab/demo
+
+demo-down: ## remove every trace of the demo (root)
+	@lab/demo --down
+
+check: ## every check and test; last line: N passed, N failed, N skipped (root)
+	@tools/deps check
+	@tools/check
+
+bench: ## the figures of docs/performance.md (root)
+	@tools/deps check
+	@$(MAKE) --no-print-directory build
+	@tests/bench/run
+
+fuzz: ## search for new crashing inputs, SECONDS=60 for each target
+	@tools/deps check
+	@tools/fuzz $(SECONDS)
+
+format: ## lay out all C code by .clang-format
+	@find src tests -name '*.[ch]' -exec clang-format -i {} +
+
+clean: ## remove everything built
+	@rm -rf build build-*
+
+.PHONY: help build demo demo-down check bench fuzz format clean
