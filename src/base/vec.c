@@ -1,0 +1,13 @@
+#include "base/vec.h"
+
+void *vec_grow(void *v, size_t *cap, size_t need, size_t size)
+{
+    size_t want = *cap ? *cap * 2 : 8;
+    if (want < need)
+        want = need;
+    *cap = want;
+    size_t bytes;
+    if (__builtin_mul_overflow(want, size, &bytes))
+        abort();
+    return xrealloc(v, bytes);
+}

@@ -1,0 +1,38 @@
+/* Growing arrays on the heap.
+ *
+ *     VEC(struct ip) ips = {0};
+ *     vec_push(&ips, ip);
+ *     for (size_t i = 0; i < ips.n; i++) use(&ips.v[i]);
+ *     vec_done(&ips);
+ *
+ * A pointer into .v is valid until the next push. */
+#pragma once
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+
+#define VEC(type)      \
+    struct {           \
+        type *v;       \
+        size_t n, cap; \
+    }
+
+void *vec_grow(void *v, size_t *cap, size_t need, size_t size);
+
+#define vec_reserve(vec, need) \
+    ((vec)->cap >= (need)      \
+         ? (void)0             \
+         : (void)((vec)->v = vec_grow((vec)->v, &(vec)->cap, (need), sizeof((vec)->v[0]))))
+#define vec_push(vec, ...) \
+    (vec_reserve((vec), (vec)->n + 1), (void)((vec)->v[(vec)->n++] = (__VA_ARGS__)))
+/* Makes room for one zeroed element at index i and returns its address. */
+#define vec_insert(vec, i)                                                              \
+    (vec_reserve((vec), (vec)->n + 1),                                                  \
+     memmove(&(vec)->v[(i) + 1], &(vec)->v[i], ((vec)->n - (i)) * sizeof((vec)->v[0])), \
+     (vec)->n++, memset(&(vec)->v[i], 0, sizeof((vec)->v[0])), &(vec)->v[i])
+#define vec_remove(vec, i)                                                                \
+    (memmove(&(vec)->v[i], &(vec)->v[(i) + 1], ((vec)->n - (i)-1) * sizeof((vec)->v[0])), \
+     (void)(vec)->n--)
+#define vec_done(vec) (free((vec)->v), memset((vec), 0, sizeof(*(vec))))

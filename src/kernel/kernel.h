@@ -1,0 +1,32 @@
+/* What the kernel back ends share: the report of an apply.
+ *
+ * Each back end can dump, compare and apply one kind of kernel object. None includes
+ * another. "Applied" means acknowledged by the kernel: a back end keeps what it knows of
+ * the kernel (`known`) and sends only differences; `audit` makes it dump again first.
+ * A refused object goes into the report with its owner and is retried on the next call;
+ * everything else of the call is applied. */
+#pragma once
+
+#include "base/arena.h"
+#include "base/vec.h"
+#include "model/desired.h"
+
+/* Where the packets of one UDP flow key go now. */
+struct flow_target {
+    struct ip dialled;
+    uint16_t port, end;
+    struct ip target;     /* IP_NONE: nowhere */
+    uint16_t target_port; /* of the first port; 0: ports are kept */
+};
+
+struct report {
+    struct arena mem; /* texts of the refusals */
+    VEC(struct refusal) refusals;
+    size_t adds, changes, deletes; /* operations acknowledged */
+    size_t bytes;                  /* sent */
+};
+
+void report_refuse(struct report *r, const char *owner, int error, const char *text,
+                   const char *object_fmt, ...) __attribute__((format(printf, 5, 6)));
+void report_reset(struct report *r);
+void report_done(struct report *r);

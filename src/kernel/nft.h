@@ -1,0 +1,37 @@
+/* The table `inet portolan`: created or adopted whole, then kept by element differences.
+ *
+ * First call (or audit, or after nft_forget()): dumps the table. When its sets, chains and
+ * rules are the wanted ones, only elements are corrected; otherwise the whole table is
+ * replaced, with all elements, in one batch: established connections survive that. Then
+ * every call sends one batch with the elements of the groups that changed.
+ * BATCH_BEGIN carries the generation id: when a stranger changed the ruleset in between
+ * (ERESTART) the table is dumped again before anything is sent. */
+#pragma once
+
+#include "kernel/kernel.h"
+#include "netlink/nl.h"
+
+struct nft_table; /* model/nft_rule.h */
+struct nft;
+
+struct nft *nft_new(struct nl_port *port, const struct nft_table *table);
+void nft_free(struct nft *n);
+
+/* Makes the kernel match. 0 when the kernel was reached (refused elements are in the
+ * report, per owner), -errno when nothing could be done at all. */
+int nft_sync(struct nft *n, struct nft_group *const *groups, size_t n_groups, bool audit,
+             struct report *report, struct err *err);
+/* The UDP flow keys the last sync added, changed or deleted, with where they lead now: for
+ * conntrack. Valid until the next sync. */
+size_t nft_udp_changes(const struct nft *n, const struct flow_target **ret);
+
+/* True when the kernel's ruleset generation moved since our last own commit: somebody
+ * else changed some table. Cheap (5 us). */
+bool nft_foreign_change(struct nft *n);
+
+/* Differences without applying, as text lines "+ element ..." / "- element ...". */
+struct buf;
+int nft_diff(struct nft *n, struct nft_group *const *groups, size_t n_groups, struct buf *out,
+             struct err *err);
+/* Deletes the table. 0 also when there is none; *ret_existed tells. `dry_run` only looks. */
+int nft_cleanup(struct nl_port *port, bool dry_run, bool *ret_existed, struct err *err);

@@ -1,0 +1,29 @@
+/* Links, addresses, routes and rules through rtnetlink: one file each (link.c, addr.c,
+ * route.c, rule.c), one dump of everything ours, one ordered apply.
+ *
+ * Ours: links as model/names.h says; addresses on our links; routes and rules with
+ * RTPROT_PORTOLAN. Order when adding: links, addresses, routes, rules; when removing the
+ * reverse. A VNI, port, local or remote change rebuilds the link; MTU changes in place. */
+#pragma once
+
+#include "kernel/kernel.h"
+#include "netlink/nl.h"
+
+struct rtnl;
+struct buf;
+
+struct rtnl *rtnl_new(struct nl_port *port);
+void rtnl_free(struct rtnl *r);
+
+/* Makes the kernel match; two halves, so that the agent can put the nft batch between
+ * them: rtnl_add() before elements exist, rtnl_remove() after they are gone. `audit` dumps
+ * first; without it only differences to what is known are sent. 0 or -errno when nothing
+ * could be done at all. */
+int rtnl_add(struct rtnl *r, const struct desired *d, bool audit, struct report *report,
+             struct err *err);
+int rtnl_remove(struct rtnl *r, const struct desired *d, struct report *report, struct err *err);
+
+/* As text lines "+ link ..." / "- rule ...". */
+int rtnl_diff(struct rtnl *r, const struct desired *d, struct buf *out, struct err *err);
+/* Removes everything ours; lists it into `out` first. */
+int rtnl_cleanup(struct rtnl *r, bool dry_run, struct buf *out, struct err *err);

@@ -1,0 +1,82 @@
+/* What this node's kernel should hold, as values. Built by plan/, compared and applied by
+ * kernel/. All arrays are sorted by the key named in their comment; strings live in the
+ * plan's arena (groups keep their own). `owner` names the cause for messages:
+ * "portmap/NS/NAME", "class/NAME link A/B" or "node". */
+#pragma once
+
+#include "model/nft.h"
+
+struct desired_link { /* VXLAN; key: name */
+    const char *name;
+    const char *owner;
+    const char *alias; /* IFLA_IFALIAS, "portolan: class public edge-a/worker-b" */
+    uint32_t vni;
+    uint16_t port;
+    struct ip local, remote; /* outer, IPv4 */
+    uint32_t mtu;
+    uint8_t mac[6]; /* derived from VNI and end: a rebuilt link keeps its neighbours' caches true */
+};
+struct desired_addr { /* key: ifname, ip */
+    const char *ifname;
+    const char *owner;
+    struct ip ip;
+    uint8_t prefix_len;
+};
+enum route_type { ROUTE_UNICAST, ROUTE_UNREACHABLE };
+struct desired_route { /* key: family, table, dst, type */
+    const char *owner;
+    enum route_type type;
+    uint32_t table;
+    struct ip_prefix dst; /* len 0: default */
+    struct ip via;        /* IP_NONE: none */
+    const char *ifname;   /* "" for unreachable */
+};
+struct desired_rule { /* key: all of it */
+    const char *owner;
+    uint8_t family;
+    uint32_t priority;
+    uint32_t fwmark; /* mask 0xffffffff */
+    bool has_dst;
+    struct ip_prefix dst;
+    uint32_t table;
+};
+struct desired_sysctl { /* key: path */
+    const char *owner;
+    const char *path; /* below /proc/sys: "net/ipv4/ip_forward" */
+    const char *value;
+    bool restore; /* cleanup puts the old value back (false: it goes with its device) */
+};
+
+struct desired {
+    struct nft_group *const *groups; /* by owner */
+    size_t n_groups;
+    const struct desired_link *links;
+    size_t n_links;
+    const struct desired_addr *addrs;
+    size_t n_addrs;
+    const struct desired_route *routes;
+    size_t n_routes;
+    const struct desired_rule *rules;
+    size_t n_rules;
+    const struct desired_sysctl *sysctls;
+    size_t n_sysctls;
+};
+
+int desired_link_cmp(const struct desired_link *a, const struct desired_link *b);
+int desired_addr_cmp(const struct desired_addr *a, const struct desired_addr *b);
+int desired_route_cmp(const struct desired_route *a, const struct desired_route *b);
+int desired_rule_cmp(const struct desired_rule *a, const struct desired_rule *b);
+int desired_sysctl_cmp(const struct desired_sysctl *a, const struct desired_sysctl *b);
+
+/* One thing the kernel refused in the last apply. */
+struct refusal {
+    const char *owner;  /* as in the desired object */
+    const char *object; /* "element target4 { ... }", "link pl4242" */
+    int error;          /* errno */
+    const char *text;   /* strerror and the kernel's extended ACK */
+};
+struct applied {
+    const struct refusal *refusals; /* by owner */
+    size_t n_refusals;
+    bool acknowledged; /* false: nothing of this plan has been acknowledged yet */
+};

@@ -1,0 +1,42 @@
+/* Every name and number by which Portolan owns a kernel object. Repeated, for people, in
+ * docs/operations.md; a test compares the two.
+ *
+ * Wire numbers (slot arithmetic, VNI, UDP port, mark) are those of the kuport API, so that
+ * the two ends of a link may run different implementations. */
+#pragma once
+
+#define PORTOLAN_NFT_TABLE "portolan" /* family inet */
+
+/* nftables hook priorities. A host firewall may drop new connections to node addresses
+ * between -150 and -100 in prerouting: steering comes before it. */
+#define PRIO_STEER    (-120) /* dstnat - 20 */
+#define PRIO_DNAT     (-105) /* dstnat - 5 */
+#define PRIO_IDENTITY (90)   /* srcnat - 10: claim before the CNI masquerades */
+#define PRIO_MANGLE   (-150)
+
+/* Policy rules, in the order the kernel tries them. */
+#define RULE_PRIO_OUTER 101 /* fwmark M to PEER lookup main: the outer packet of a link */
+#define RULE_PRIO_LINK  102 /* fwmark M lookup 200+slot */
+#define RULE_PRIO_EDGE  103 /* fwmark 0x6b70ffff lookup main: replies leave where they came in */
+
+#define RTPROT_PORTOLAN 107 /* 0x6b; our routes, rules and addresses carry it */
+
+#define LINK_MARK_BASE  0x6b700000u
+#define EDGE_MARK       0x6b70ffffu
+#define LINK_TABLE_BASE 200u
+#define LINK_SLOT_MAX   0xfffeu /* EDGE_MARK is taken */
+
+/* VXLAN over IPv4: 14 inner Ethernet + 20 IP + 8 UDP + 8 VXLAN. */
+#define VXLAN_OVERHEAD 50
+
+/* Stand-in destinations of a new connection between steering and DNAT. */
+#define STANDIN4     "169.254.76.1"
+#define STANDIN4_NET "169.254.76.0/24"
+#define STANDIN6     "fd64:f5ac:e961:76::1"
+#define STANDIN6_NET "fd64:f5ac:e961:76::/64"
+
+/* A link is called pl<vni>, with p<port in hex> appended unless the port is 4790. It is
+ * ours when it is of kind vxlan, has such a name, and its alias starts with "portolan:". */
+#define LINK_PREFIX       "pl"
+#define LINK_ALIAS_PREFIX "portolan:"
+#define LINK_DEFAULT_PORT 4790

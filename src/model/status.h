@@ -1,0 +1,46 @@
+/* What this node owes the API, as values. One struct status_write per piece that one writer
+ * owns; the source turns it into a compare-and-swap (dir) or a patch (kube). */
+#pragma once
+
+#include "model/object.h"
+
+enum status_write_kind {
+    WRITE_PORTMAP_STATUS,  /* whole PortMap status; compared with resource_version */
+    WRITE_CLASS_ROW,       /* this node's row of status.nodes; merged, no version needed */
+    WRITE_CLASS_LINKS,     /* status.links whole; compared with resource_version */
+    WRITE_CLASS_CONDITION, /* conditions, observedGeneration, and removal of the rows in
+                              drop_rows; compared with resource_version */
+};
+
+struct status_write {
+    enum status_write_kind kind;
+    const char *ns, *name;         /* the object; ns "" for a class */
+    const char *resource_version;  /* the version it was decided on */
+    struct portmap_status portmap; /* WRITE_PORTMAP_STATUS */
+    struct node_row row;           /* WRITE_CLASS_ROW */
+    struct link_claim *links;      /* WRITE_CLASS_LINKS */
+    uint32_t n_links;
+    struct condition_list conditions; /* WRITE_CLASS_CONDITION */
+    int64_t observed_generation;
+    struct string_list drop_rows;
+};
+
+struct status_writes {
+    const struct status_write
+        *v; /* by kind, namespace, name; only what differs from the snapshot */
+    size_t n;
+};
+
+/* Something wrong in an object that the planner worked around. */
+struct problem {
+    enum object_kind kind;
+    const char *ns, *name;
+    const char *field;   /* "spec.interfaces[0]" */
+    const char *value;   /* as given */
+    const char *reason;  /* CamelCase, as in conditions */
+    const char *message; /* what is wrong and what would be right */
+};
+struct problems {
+    const struct problem *v; /* sorted */
+    size_t n;
+};

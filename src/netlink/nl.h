@@ -1,0 +1,73 @@
+/* Netlink transport behind a seam. kernel/ speaks only through struct nl_port, so that a
+ * test can refuse an element, return EINTR, ENOBUFS or EBUSY, or cut a reply short, without
+ * a kernel (tests/unit/fake_port.h).
+ *
+ * A port is one socket of one netlink family. Requests are built with libmnl into any
+ * buffer; nl_request() sends them and collects the answers. Extended ACK is on
+ * (NETLINK_EXT_ACK, NETLINK_CAP_ACK), strict checking too (NETLINK_GET_STRICT_CHK). */
+#pragma once
+
+#include <libmnl/libmnl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct nl_port;
+
+struct nl_port_ops {
+    /* Sends the bytes as one datagram. 0 or -errno. */
+    int (*send)(struct nl_port *p, const void *buf, size_t len);
+    /* One datagram into buf; its length, or -errno (-EAGAIN when a non-blocking port has
+     * none, -ENOBUFS when the kernel dropped messages, -EMSGSIZE when it was truncated).
+     * `timeout_ms` < 0 waits for ever, 0 not at all. */
+    ssize_t (*recv)(struct nl_port *p, void *buf, size_t len, int timeout_ms);
+    void (*close)(struct nl_port *p);
+};
+
+struct nl_port {
+    const struct nl_port_ops *ops;
+    int fd; /* to poll; -1 in tests */
+    uint32_t portid;
+    uint32_t seq;
+};
+
+/* `bus` is NETLINK_ROUTE or NETLINK_NETFILTER; `groups` are multicast group numbers to join,
+ * ended by 0, or NULL. */
+int nl_open(int bus, const uint32_t *groups, struct nl_port **ret, struct err *err);
+void nl_close(struct nl_port *p); /* accepts NULL */
+
+/* One error answer. */
+struct nl_error {
+    uint32_t seq;
+    int error;      /* errno, positive */
+    char text[160]; /* extended ACK message, "" when none */
+};
+
+/* Sends one message with NLM_F_ACK and waits for the answer. 0, or -errno with the sentence
+ * from strerror and the extended ACK. EINTR, EAGAIN and ENOBUFS are retried a few times. */
+int nl_talk(struct nl_port *p, struct nlmsghdr *msg, struct err *err);
+
+/* Sends a dump request and calls cb for each message. An interrupted dump (NLM_F_DUMP_INTR)
+ * or ENOBUFS restarts it: `restart` (may be NULL) is called first so that the caller drops
+ * what it has. A negative return of cb ends the dump with that error. */
+int nl_dump(struct nl_port *p, struct nlmsghdr *msg,
+            int (*cb)(const struct nlmsghdr *m, void *user), void (*restart)(void *user),
+            void *user, struct err *err);
+
+/* Sends a batch (one datagram) and collects every error answer up to `max`. Returns 0 when
+ * the batch was acknowledged whole, the first -errno otherwise; *ret_n says how many
+ * answers were errors. */
+int nl_batch(struct nl_port *p, const void *buf, size_t len, uint32_t last_seq,
+             struct nl_error *errors, size_t max, size_t *ret_n, struct err *err);
+
+/* A growing buffer of netlink messages. Puts cannot fail. Offsets, not pointers, survive
+ * growth: always use the header returned last. */
+struct nl_buf {
+    uint8_t *p;
+    size_t n, cap;
+};
+struct nlmsghdr *nl_msg(struct nl_buf *b, uint16_t type, uint16_t flags, uint32_t seq,
+                        const void *extra, size_t extra_len);
+void nl_buf_done(struct nl_buf *b);

@@ -1,0 +1,180 @@
+#include <cmocka.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/ip.h"
+#include "base/map.h"
+#include "base/vec.h"
+
+static void arena_gives_zeroed_memory_again_after_reset(void **state)
+{
+    (void)state;
+    struct arena a = { 0 };
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 1000; i++) {
+            unsigned char *p = arena_alloc(&a, 17);
+            for (int j = 0; j < 17; j++)
+                assert_int_equal(p[j], 0);
+            memset(p, 0xff, 17);
+        }
+        arena_reset(&a);
+    }
+    assert_string_equal(arena_printf(&a, "%s-%d", "x", 7), "x-7");
+    arena_done(&a);
+}
+
+static void map_keeps_what_a_model_array_keeps(void **state)
+{
+    (void)state;
+    struct map m = { 0 };
+    static int model[257];
+    memset(model, 0, sizeof(model));
+    unsigned seed = 1;
+    for (int i = 0; i < 20000; i++) {
+        seed = seed * 1103515245u + 12345u;
+        uint32_t k = (seed >> 8) % 257;
+        if (seed & 0x10000) {
+            model[k] = i + 1;
+            map_put(&m, &k, sizeof(k), &model[k]);
+        } else {
+            void *had = map_del(&m, &k, sizeof(k));
+            assert_int_equal(had != NULL, model[k] != 0);
+            model[k] = 0;
+        }
+    }
+    size_t n = 0, want = 0, i = 0;
+    void *v;
+    while (map_next(&m, &i, NULL, NULL, &v))
+        n++;
+    for (uint32_t k = 0; k < 257; k++) {
+        want += model[k] != 0;
+        assert_int_equal(map_get(&m, &k, sizeof(k)) != NULL, model[k] != 0);
+    }
+    assert_int_equal(n, want);
+    map_done(&m);
+}
+
+static void addresses_parse_strictly_and_print_canonically(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } good[] = { { "203.0.113.9", "203.0.113.9" },
+                 { "2001:DB8:0::1", "2001:db8::1" },
+                 { "::", "::" } };
+    static const char *const bad[] = { "",          "1.2.3",        "1.2.3.4.5", "01.2.3.4",
+                                       "1.2.3.256", "fe80::1%eth0", "x" };
+    char text[IP_TEXT_MAX];
+    struct ip ip;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        assert_true(ip_parse(good[i].in, &ip));
+        assert_string_equal(ip_format(&ip, text), good[i].out);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(ip_parse(bad[i], &ip));
+    struct ip_prefix p;
+    static const char *const bad_prefix[] = { "1.2.3.4",  "1.2.3.4/33", "1.2.3.4/-1",
+                                              "1.2.3.4/", "1.2.3.4/08", "::/129" };
+    for (size_t i = 0; i < sizeof(bad_prefix) / sizeof(bad_prefix[0]); i++)
+        assert_false(ip_prefix_parse(bad_prefix[i], &p));
+}
+
+static void prefixes_contain_overlap_and_add(void **state)
+{
+    (void)state;
+    struct ip_prefix a, b;
+    struct ip ip, sum;
+    char text[IP_TEXT_MAX];
+    assert_true(ip_prefix_parse("169.254.77.9/24", &a));
+    assert_true(ip_prefix_parse("169.254.77.128/25", &b));
+    assert_true(ip_prefix_overlaps(&a, &b));
+    assert_true(ip_prefix_overlaps(&b, &a));
+    assert_true(ip_parse("169.254.78.0", &ip));
+    assert_false(ip_prefix_contains(&a, &ip));
+    a = ip_prefix_masked(&a);
+    assert_true(ip_add(&a.ip, 511, &sum));
+    assert_string_equal(ip_format(&sum, text), "169.254.78.255");
+    assert_true(ip_parse("255.255.255.255", &ip));
+    assert_false(ip_add(&ip, 1, &sum));
+    assert_true(ip_prefix_parse("0.0.0.0/0", &a));
+    assert_true(ip_prefix_contains(&a, &ip));
+    assert_true(ip_parse("::1", &ip));
+    assert_false(ip_prefix_contains(&a, &ip));
+}
+
+static void times_parse_and_print(void **state)
+{
+    (void)state;
+    int64_t t;
+    char text[TIME_TEXT_MAX];
+    assert_true(time_parse("2026-11-29T17:00:00Z", &t));
+    assert_string_equal(time_format(t, text), "2026-11-29T17:00:00Z");
+    int64_t u;
+    assert_true(time_parse("2026-11-29T18:30:00.123+01:30", &u));
+    assert_int_equal(t, u);
+    assert_true(time_parse("1970-01-01T00:00:00Z", &t));
+    assert_int_equal(t, 0);
+    static const char *const bad[] = { "", "2026-11-29", "2026-02-30T00:00:00Z",
+                                       "2026-11-29T17:00:00", "2026-11-29T17:00:00Zx" };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(time_parse(bad[i], &t));
+}
+
+static void errors_take_context_in_front(void **state)
+{
+    (void)state;
+    struct err e;
+    assert_int_equal(err_set(&e, 22, "port %d", 70000), -22);
+    err_prefix(&e, "PortMap %s", "a/b");
+    assert_string_equal(e.text, "PortMap a/b: port 70000");
+    err_prefix(NULL, "x");
+}
+
+static void buffers_grow(void **state)
+{
+    (void)state;
+    struct buf b = { 0 };
+    assert_string_equal(buf_str(&b), "");
+    for (int i = 0; i < 1000; i++)
+        buf_printf(&b, "%04d", i);
+    assert_int_equal(b.n, 4000);
+    assert_memory_equal(b.p + 3996, "0999", 5);
+    buf_done(&b);
+}
+
+static void vectors_insert_and_remove(void **state)
+{
+    (void)state;
+    VEC(int) v = { 0 };
+    for (int i = 0; i < 10; i++)
+        vec_push(&v, i);
+    *vec_insert(&v, 3) = 99;
+    assert_int_equal(v.v[3], 99);
+    assert_int_equal(v.v[4], 3);
+    vec_remove(&v, 3);
+    assert_int_equal(v.v[3], 3);
+    assert_int_equal(v.n, 10);
+    vec_done(&v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arena_gives_zeroed_memory_again_after_reset),
+        cmocka_unit_test(map_keeps_what_a_model_array_keeps),
+        cmocka_unit_test(addresses_parse_strictly_and_print_canonically),
+        cmocka_unit_test(prefixes_contain_overlap_and_add),
+        cmocka_unit_test(times_parse_and_print),
+        cmocka_unit_test(errors_take_context_in_front),
+        cmocka_unit_test(buffers_grow),
+        cmocka_unit_test(vectors_insert_and_remove),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}
