@@ -1,9 +1,5 @@
-#include <cmocka.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+
+#include "test.h"
 
 #include "base/arena.h"
 #include "base/buf.h"
