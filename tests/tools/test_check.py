@@ -4,6 +4,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 import sys
+import time
 
 import pytest
 
@@ -46,3 +47,34 @@ def test_every_need_is_a_stage_before(check):
     for stage in check.STAGES:
         assert set(stage.needs) <= seen
         seen.add(stage.name)
+
+
+def gone(pid_file):
+    """The kernel ends a killed process soon, not at once."""
+    stat = Path("/proc") / pid_file.read_text().strip() / "stat"
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            if stat.read_text().split()[2] in "ZX":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+    return False
+
+
+def test_a_stage_out_of_time_fails_and_leaves_nothing(check, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(check, "LOGS", tmp_path)
+    monkeypatch.setattr(check, "GRACE", 1)
+    script = f"sleep 600 & echo $! >{tmp_path}/child; echo $$ >{tmp_path}/leader; wait"
+    stage = check.Stage("slow", "never ends", 1, lambda run: run.ok("sh", "-c", script))
+    assert str(check.run_stage(stage, set())) == "0 passed, 1 failed, 0 skipped"
+    assert "no end after 1 s" in capsys.readouterr().out
+    assert gone(tmp_path / "leader")
+    assert gone(tmp_path / "child")
+
+
+def test_a_failing_stage_shows_its_output(check, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(check, "LOGS", tmp_path)
+    stage = check.Stage("bad", "fails", 9, lambda run: run.ok("sh", "-c", "echo why; exit 3"))
+    assert check.run_stage(stage, set()).failed == 1
+    assert "\nwhy\n" in capsys.readouterr().out
