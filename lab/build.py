@@ -1,0 +1,49 @@
+"""Makes the namespaces and wires of a topology; knows nothing of nodes and pods."""
+
+from . import firewall, netns
+
+# A new namespace copies its IPv4 settings from the first one. Say what Debian has, and do without
+# duplicate address detection, which only takes time here.
+QUIET = {"net.ipv4.conf.all.rp_filter": 0, "net.ipv4.conf.default.rp_filter": 0,
+         "net.ipv6.conf.all.accept_dad": 0, "net.ipv6.conf.default.accept_dad": 0}
+FORWARD = {"net.ipv4.ip_forward": 1, "net.ipv6.conf.all.forwarding": 1}
+
+
+def namespaces(names):
+    netns.run(["ip", "-batch", "-"], stdin="".join(f"netns add {name}\n" for name in names))
+    for name in names:
+        netns.set_sysctls(name, QUIET)
+        netns.ip_batch(name, ["link set lo up"])
+
+
+def delete_namespaces(names):
+    """Ignores those that are gone."""
+    names = [name for name in names if netns.exists(name)]
+    if names:
+        netns.run(["ip", "-force", "-batch", "-"],
+                  stdin="".join(f"netns del {name}\n" for name in names))
+
+
+def wires(topology, ns):
+    for (host_a, link_a), (host_b, link_b) in topology.links:
+        netns.ip_batch(ns(host_a), [f"link add {link_a} type veth peer name {link_b} "
+                                    f"netns {ns(host_b)}", f"link set {link_a} up"])
+        netns.ip_batch(ns(host_b), [f"link set {link_b} up"])
+
+
+def host(spec, ns):
+    """Addresses, routes and sysctls of one host, and its NAT when it is a home router."""
+    if spec.router:
+        netns.set_sysctls(ns, FORWARD)
+    netns.set_sysctls(ns, spec.sysctls)
+    lines = [f"addr add {address} dev {link}" + (" nodad" if ":" in address else "")
+             for link, addresses in spec.addresses.items() for address in addresses]
+    netns.ip_batch(ns, lines + [f"route add {route}" for route in spec.routes])
+    if spec.nat:
+        netns.run_in(ns, ["nft", "-f", "-"], stdin=firewall.home_router(spec.nat))
+
+
+def policy_rules(spec, ns):
+    """The routing policy a mesh agent installs, in both families."""
+    for family in (4, 6):
+        netns.ip_batch(ns, [f"rule add {rule}" for rule in spec.rules], family)

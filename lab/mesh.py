@@ -1,0 +1,71 @@
+"""Real WireGuard between the nodes, in user space (wireguard-go), one /32 per peer."""
+
+import base64
+import os
+import socket
+
+from . import netns
+
+
+def _keypair():
+    private = netns.run(["wg", "genkey"]).stdout.strip()
+    public = netns.run(["wg", "pubkey"], stdin=private).stdout.strip()
+    return private, public
+
+
+def _hex(key):
+    return base64.b64decode(key).hex()
+
+
+def run_directory(state, host):
+    """The /run a node's daemons and `lab exec` see: every node has its own /run/wireguard."""
+    return os.path.join(state, "run", host)
+
+
+def _configure(control, mesh, name, keys):
+    """Speaks the cross-platform WireGuard configuration protocol to the daemon's socket."""
+    lines = ["set=1", f"private_key={_hex(keys[name][0])}", f"listen_port={mesh.port}",
+             f"fwmark={mesh.fwmark}", "replace_peers=true"]
+    reachable = "endpoint" in mesh.members[name] and not mesh.members[name].get("default_route")
+    for peer, member in mesh.members.items():
+        if peer == name:
+            continue
+        lines.append(f"public_key={_hex(keys[peer][1])}")
+        # A public node learns where its peers are; those behind NAT punch through.
+        if not reachable:
+            lines.append(f"endpoint={member['endpoint']}:{mesh.port}")
+        lines += ["persistent_keepalive_interval=5", "replace_allowed_ips=true",
+                  f"allowed_ip={member['address']}/32"]
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(5)
+        sock.connect(control)
+        sock.sendall(("\n".join(lines) + "\n\n").encode())
+        answer = sock.recv(4096).decode()
+    if "errno=0" not in answer:
+        raise RuntimeError(f"{name}: wireguard refused its configuration: {answer.strip()}")
+
+
+def start_daemons(topology, processes, state, ns):
+    """Starts one wireguard-go per member; `ns` maps host names to namespaces."""
+    for name in topology.mesh.members:
+        directory = run_directory(state, name)
+        os.makedirs(os.path.join(directory, "wireguard"))
+        # `ip netns exec` gives a mount namespace of its own, so this bind is seen by nobody else.
+        script = f'mount --bind {directory} /run && exec wireguard-go -f {topology.mesh.interface}'
+        processes.start(f"mesh-{name}", netns.exec_argv(ns(name), ["sh", "-c", script]),
+                        log=os.path.join(state, f"mesh-{name}.log"), env={"LOG_LEVEL": "error"})
+
+
+def configure(topology, processes, state, ns):
+    mesh = topology.mesh
+    keys = {name: _keypair() for name in mesh.members}
+    for name, member in mesh.members.items():
+        control = os.path.join(run_directory(state, name), "wireguard", f"{mesh.interface}.sock")
+        netns.wait_until(lambda: os.path.exists(control), 5, f"{name}: wireguard-go to listen")
+        _configure(control, mesh, name, keys)
+        device = mesh.interface
+        lines = [f"addr add {member['address']}/{mesh.prefix} dev {device}",
+                 f"link set {device} mtu {mesh.mtu} up"]
+        if member.get("default_route"):
+            lines.append(f"route add default dev {device} table {mesh.table}")
+        netns.ip_batch(ns(name), lines)

@@ -1,0 +1,78 @@
+"""One lab for the whole run; for each test a fresh manifest folder and fresh agents.
+
+PORTOLAN_BIN names the program (default build/portolan), so that the same tests run with a
+sanitizer build.
+"""
+
+import os
+import sys
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, ROOT)
+
+from lab import Lab  # noqa: E402
+from world import World, leftovers, remove_leftovers  # noqa: E402
+
+
+def pytest_collection_modifyitems(items):
+    if os.geteuid() != 0:
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason="the lab needs root"))
+
+
+@pytest.fixture(scope="session")
+def binary():
+    path = os.environ.get("PORTOLAN_BIN", os.path.join(ROOT, "build", "portolan"))
+    if not os.access(path, os.X_OK):
+        pytest.skip(f"{path} is not built")
+    return os.path.abspath(path)
+
+
+@pytest.fixture(scope="session")
+def lab():
+    with Lab("three-nodes", name=f"{os.environ.get('LAB_NAME', 't')}{os.getpid()}") as lab:
+        yield lab
+
+
+@pytest.fixture
+def quiet_nodes(lab):
+    """No agent runs and nothing of one is left, before and after."""
+    remove_leftovers(lab)
+    lab.flush_conntrack()
+    yield
+    assert leftovers(lab) == {}
+
+
+@pytest.fixture
+def world(lab, binary, tmp_path):
+    """A cluster of three nodes without agents yet; see world.py."""
+    remove_leftovers(lab)
+    lab.flush_conntrack()
+    world = World(lab, binary, str(tmp_path / "source"))
+    try:
+        yield world
+        world.check_agents()
+    finally:
+        world.close()
+        left = leftovers(lab)
+        remove_leftovers(lab)
+    assert left == {}, "cleanup left something behind"
+
+
+@pytest.fixture
+def cluster(world):
+    """A cluster with an agent on every node."""
+    world.start_agents()
+    return world
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test shows what the agents said."""
+    report = (yield).get_result()
+    world = item.funcargs.get("world") if hasattr(item, "funcargs") else None
+    if world and report.when == "call" and report.failed:
+        for agent in world.agents():
+            report.sections.append((f"log of the agent on {agent.node}", agent.log()[-6000:]))

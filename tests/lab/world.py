@@ -1,0 +1,192 @@
+"""What the tests share: a cluster's objects, its agents, and looks into the nodes' kernels."""
+
+import json
+
+from lab import Manifests, Statuses, wait_until
+from lab.netns import run
+
+TABLE = ("inet", "portolan")
+PROTOCOL = "107"                       # rtm_protocol of our routes and rules
+RULE_PREFS = ("101", "102", "103")
+EDGE, EDGE6 = "203.0.113.9", "2001:db8:113::9"
+CLIENT, CLIENT6 = "198.51.100.7", "2001:db8:51::7"
+HOME_C = "192.0.2.22"                  # worker-c as the outside dials it
+NAMESPACE = "games"
+
+
+class World:
+    """The objects of one test and the agents that act on them."""
+
+    def __init__(self, lab, binary, source):
+        self.lab = lab
+        self.binary = binary
+        self.source = source
+        self.objects = Manifests(source)
+        self.status = Statuses(source)
+        for node in lab.nodes():
+            self.objects.node(node.name, lab.mesh_address(node.name))
+        self.objects.namespace(NAMESPACE)
+
+    # Agents
+
+    def agents(self):
+        return [self.lab.agent(node.name) for node in self.lab.nodes()]
+
+    def start_agents(self):
+        for agent in self.agents():
+            agent.clear_log()
+            agent.start(self.binary, self.source)
+        return self
+
+    def check_agents(self):
+        """Every agent still running ends cleanly and no sanitizer has complained."""
+        for agent in self.agents():
+            if agent.returncode not in (None, 0):
+                raise AssertionError(f"{agent.node}: the agent ended with {agent.returncode}:\n"
+                                     f"{agent.log()[-4000:]}")
+            if agent.pid:
+                assert agent.stop() == 0, f"{agent.node}: SIGTERM:\n{agent.log()[-4000:]}"
+            agent.check_sanitizer()
+
+    def close(self):
+        for agent in self.agents():
+            agent.kill()
+            self.portolan(agent.node, "cleanup")
+        for agent in self.agents():
+            agent.clear_log()
+
+    def portolan(self, node, *arguments, check=True):
+        """Runs the program on a node."""
+        return self.lab.node(node).run(self.binary, *arguments, check=check)
+
+    # Objects
+
+    def service(self, name, pods, ports, families=(4,)):
+        """A Service with one slice per family; `ports` are (name, protocol, target number)."""
+        self.objects.service(NAMESPACE, name, ports)
+        self.endpoints(name, pods, ports, families)
+
+    def endpoints(self, name, pods, ports, families=(4,)):
+        pods = [self.lab.pod(pod) if isinstance(pod, str) else pod for pod in pods]
+        for family in families:
+            self.objects.endpoints(NAMESPACE, name, pods, ports, family)
+
+    def expose(self, name, pods, proto, port, class_name="public", target=8080, families=(4,),
+               **spec):
+        """A mapping of `port` with a Service of its own; waits until it is programmed."""
+        self.service(name, pods, [("main", proto.upper(), target)], families)
+        self.objects.portmap(NAMESPACE, name, class_name, proto.upper(), port, name, "main", **spec)
+        self.programmed(name)
+
+    def move(self, name, pods, proto, target=8080, families=(4,)):
+        """The Service's endpoints become `pods`."""
+        self.endpoints(name, pods, [("main", proto.upper(), target)], families)
+
+    def programmed(self, name, timeout=10):
+        self.status.wait_portmap(NAMESPACE, name, timeout=timeout)
+
+    def refused_with(self, name, kind, reason, timeout=10):
+        """Waits until the condition is False for that reason; returns the message."""
+        return self.status.wait_portmap(NAMESPACE, name, kind, "False", reason, timeout)
+
+    def published(self, name):
+        """[(node, interface, address)] of the mapping's status."""
+        return [(row["node"], row["interface"], row.get("address", ""))
+                for row in self.status.portmap(NAMESPACE, name).get("published", [])]
+
+    # Traffic
+
+    def sees_client(self, proto, address, port, pod, peer=None, **options):
+        """Dials and asserts: that pod answered, it saw the client, the reply is from there."""
+        found = self.lab.probe(proto, address, port, **options)
+        expected = peer or (CLIENT6 if ":" in address else CLIENT)
+        assert found.answered, found
+        assert (found.pod, found.peer) == (pod, expected), found
+        assert found.reply_matches, found
+        return found
+
+    def wait_answer(self, proto, address, port, pod, timeout=5, **options):
+        """Dials until that pod answers."""
+        def dial():
+            found = self.lab.probe(proto, address, port, timeout=0.2, **options)
+            return found if found.pod == pod else None
+        return wait_until(dial, timeout, f"{pod} to answer on {proto} {address}:{port}")
+
+    def wait_error(self, proto, address, port, error, timeout=5, **options):
+        def dial():
+            return self.lab.probe(proto, address, port, timeout=0.3, **options).error == error
+        wait_until(dial, timeout, f"{proto} {address}:{port} to answer '{error}'")
+
+
+# Looks into a node's kernel
+
+def has_table(node):
+    return node.run("nft", "list", "table", *TABLE, check=False).returncode == 0
+
+
+def elements(node, name):
+    """The elements of one of our sets or maps, as nft's JSON shows them."""
+    done = node.run("nft", "-j", "list", "set", *TABLE, name, check=False)
+    if done.returncode != 0:
+        done = node.run("nft", "-j", "list", "map", *TABLE, name)
+    for entry in json.loads(done.stdout)["nftables"]:
+        for kind in ("set", "map"):
+            if kind in entry:
+                return entry[kind].get("elem", [])
+    return []
+
+
+def links(node):
+    """{name: {vni, mtu, remote, ...}} of our VXLAN devices."""
+    found = {}
+    for link in json.loads(node.out("ip", "-d", "-j", "link", "show", "type", "vxlan") or "[]"):
+        if link and link["ifname"].startswith("pl"):
+            found[link["ifname"]] = {"mtu": link["mtu"], **link["linkinfo"]["info_data"]}
+    return found
+
+
+def rules(node, family=4):
+    """Our policy rules as text lines."""
+    lines = node.out("ip", f"-{family}", "rule").splitlines()
+    return [line for line in lines if line.split(":")[0] in RULE_PREFS]
+
+
+def routes(node, family=4):
+    return node.out("ip", f"-{family}", "route", "show", "table", "all", "proto",
+                    PROTOCOL).splitlines()
+
+
+def owned(node):
+    """Everything of ours on a node; empty values left out."""
+    found = {"table": has_table(node), "links": sorted(links(node)),
+             "rules": rules(node) + rules(node, 6), "routes": routes(node) + routes(node, 6)}
+    return {key: value for key, value in found.items() if value}
+
+
+def leftovers(lab):
+    """{node: what of ours is there} for nodes that hold anything."""
+    return {node.name: held for node in lab.nodes() if (held := owned(node))}
+
+
+def remove_leftovers(lab):
+    """By hand, so that one failed test does not fail the next."""
+    for node in lab.nodes():
+        held = owned(node)
+        if held.get("table"):
+            node.run("nft", "delete", "table", *TABLE)
+        for link in held.get("links", []):
+            node.delete_link(link)
+        for family in (4, 6) if held.get("rules") or held.get("routes") else ():
+            for pref in [line.split(":")[0] for line in rules(node, family)]:
+                node.run("ip", f"-{family}", "rule", "del", "pref", pref, check=False)
+            node.run("ip", f"-{family}", "route", "flush", "table", "all", "proto", PROTOCOL,
+                     check=False)
+
+
+def snapshot(node):
+    """The node's network configuration, as text by command: what cleanup has to give back."""
+    commands = ("nft list ruleset", "ip rule", "ip -6 rule", "ip route show table all",
+                "ip -6 route show table all", "ip link", "ip addr")
+    taken = {command: node.out(*command.split()) for command in commands}
+    taken["sysctls"] = run(["ip", "netns", "exec", node.ns, "sysctl", "-a", "-r", r"^net\.(ipv4|ipv6)\.(conf|ip_forward)"]).stdout
+    return taken
