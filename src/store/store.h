@@ -17,10 +17,10 @@ const struct object *store_get(const struct store *s, enum object_kind kind, con
                                const char *name);
 size_t store_count(const struct store *s, enum object_kind kind);
 
-/* Fills the object arrays and changes of `snap` (node, now and host are the caller's).
- * The view stays valid until the next store_commit(): objects replaced or removed in
- * between are kept until then. */
+/* Fills the object arrays and changes of `snap` (node, now and host are the caller's). The
+ * view, and every object that was replaced or removed since the commit before, stays valid
+ * until store_commit(); no object may be put or removed in between. */
 void store_snapshot(struct store *s, struct snapshot *snap);
-/* The pass over the last snapshot is done: frees what was replaced before it and starts a
- * new list of changes. */
+/* The pass over the last snapshot is done: frees what was replaced and starts a new list of
+ * changes. */
 void store_commit(struct store *s);
