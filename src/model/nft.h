@@ -41,14 +41,15 @@ enum nft_set {
     NFT_SET_COUNT
 };
 
-enum nft_field { /* nftables datatypes, in register form */
-                 NFT_FIELD_NONE = 0,
-                 NFT_FIELD_IFNAME, /* 16 bytes, NUL padded */
-                 NFT_FIELD_IP4,    /* 4 bytes */
-                 NFT_FIELD_IP6,    /* 16 bytes */
-                 NFT_FIELD_PROTO,  /* 1 byte, padded to 4 */
-                 NFT_FIELD_PORT,   /* 2 bytes big endian, padded to 4 */
-                 NFT_FIELD_MARK,   /* 4 bytes host order */
+/* nftables datatypes, in register form */
+enum nft_field {
+    NFT_FIELD_NONE = 0,
+    NFT_FIELD_IFNAME, /* 16 bytes, NUL padded */
+    NFT_FIELD_IP4,    /* 4 bytes */
+    NFT_FIELD_IP6,    /* 16 bytes */
+    NFT_FIELD_PROTO,  /* 1 byte, padded to 4 */
+    NFT_FIELD_PORT,   /* 2 bytes big endian, padded to 4 */
+    NFT_FIELD_MARK,   /* 4 bytes host order */
 };
 
 struct nft_set_def {
