@@ -1,4 +1,4 @@
-"""Links between the project's documents lead somewhere."""
+"""The project's documents lead somewhere and say what the code says."""
 
 import re
 from pathlib import Path
@@ -15,3 +15,15 @@ def test_links(page):
     broken = [target for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
               if "://" not in target and not (page.parent / target).exists()]
     assert broken == []
+
+
+def test_operations_names_what_we_own():
+    """Every number and name of src/model/names.h stands in docs/operations.md."""
+    text = (ROOT / "docs/operations.md").read_text()
+    header = (ROOT / "src/model/names.h").read_text()
+    values = re.findall(r"^#define (\w+) +(?:\((-?\d+)\)|\"([^\"]+)\"|(0x[0-9a-f]+|\d+)u?)", header,
+                        flags=re.MULTILINE)
+    assert len(values) > 15
+    missing = [name for name, *value in values
+               if not re.search(rf"(?<![\w.-]){re.escape(''.join(value))}(?!\w)", text)]
+    assert missing == []
