@@ -132,6 +132,10 @@ class Lab:
     def mesh_address(self, node):
         return self.topology.mesh.members[node]["address"]
 
+    def mesh_allow(self, node, addresses):
+        """The node's peers accept these addresses for it, and no others."""
+        mesh.allow(self.topology.mesh, self.state, node, addresses)
+
     # Pods
 
     def pod(self, name):

@@ -1,6 +1,7 @@
 """Real WireGuard between the nodes, in user space (wireguard-go), one /32 per peer."""
 
 import base64
+import json
 import os
 import socket
 
@@ -22,6 +23,21 @@ def run_directory(state, host):
     return os.path.join(state, "run", host)
 
 
+def _talk(control, lines):
+    """One request to a daemon's socket."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(5)
+        sock.connect(control)
+        sock.sendall(("\n".join(lines) + "\n\n").encode())
+        answer = sock.recv(4096).decode()
+    if "errno=0" not in answer:
+        raise RuntimeError(f"{control}: wireguard refused: {answer.strip()}")
+
+
+def _control(state, mesh, name):
+    return os.path.join(run_directory(state, name), "wireguard", f"{mesh.interface}.sock")
+
+
 def _configure(control, mesh, name, keys):
     """Speaks the cross-platform WireGuard configuration protocol to the daemon's socket."""
     lines = ["set=1", f"private_key={_hex(keys[name][0])}", f"listen_port={mesh.port}",
@@ -36,13 +52,7 @@ def _configure(control, mesh, name, keys):
             lines.append(f"endpoint={member['endpoint']}:{mesh.port}")
         lines += ["persistent_keepalive_interval=5", "replace_allowed_ips=true",
                   f"allowed_ip={member['address']}/32"]
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(5)
-        sock.connect(control)
-        sock.sendall(("\n".join(lines) + "\n\n").encode())
-        answer = sock.recv(4096).decode()
-    if "errno=0" not in answer:
-        raise RuntimeError(f"{name}: wireguard refused its configuration: {answer.strip()}")
+    _talk(control, lines)
 
 
 def start_daemons(topology, processes, state, ns):
@@ -59,8 +69,10 @@ def start_daemons(topology, processes, state, ns):
 def configure(topology, processes, state, ns):
     mesh = topology.mesh
     keys = {name: _keypair() for name in mesh.members}
+    with open(os.path.join(state, "mesh-public.json"), "w") as file:
+        json.dump({name: public for name, (_, public) in keys.items()}, file)
     for name, member in mesh.members.items():
-        control = os.path.join(run_directory(state, name), "wireguard", f"{mesh.interface}.sock")
+        control = _control(state, mesh, name)
         netns.wait_until(lambda: os.path.exists(control), 5, f"{name}: wireguard-go to listen")
         _configure(control, mesh, name, keys)
         device = mesh.interface
@@ -69,3 +81,14 @@ def configure(topology, processes, state, ns):
         if member.get("default_route"):
             lines.append(f"route add default dev {device} table {mesh.table}")
         netns.ip_batch(ns(name), lines)
+
+
+def allow(mesh, state, name, addresses):
+    """From now on the others take exactly these addresses from, and send them to, `name`."""
+    with open(os.path.join(state, "mesh-public.json")) as file:
+        public = json.load(file)[name]
+    for other in mesh.members:
+        if other != name:
+            _talk(_control(state, mesh, other),
+                  ["set=1", f"public_key={_hex(public)}", "replace_allowed_ips=true",
+                   *[f"allowed_ip={address}/32" for address in addresses]])

@@ -168,7 +168,7 @@ class Witness:
                                        vni))
 
     def between(self, address, protocol):
-        """The path of the packets from and to `address`, which is the client's as the pod saw it."""
+        """The path of the packets from and to `address`, the client as the pod saw it."""
         number = {"tcp": socket.IPPROTO_TCP, "udp": socket.IPPROTO_UDP}[protocol]
         packets = sorted((p for p in self.packets if p.protocol == number), key=lambda p: p.time)
         return Path(_steps(p for p in packets if p.source == address),

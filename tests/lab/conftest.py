@@ -13,7 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, ROOT)
 
 from lab import Lab  # noqa: E402
-from world import World, leftovers, remove_leftovers  # noqa: E402
+from world import a_world, leftovers, remove_leftovers  # noqa: E402
 
 
 def pytest_collection_modifyitems(items):
@@ -48,24 +48,14 @@ def quiet_nodes(lab):
 @pytest.fixture
 def world(lab, binary, tmp_path):
     """A cluster of three nodes without agents yet; see world.py."""
-    remove_leftovers(lab)
-    lab.flush_conntrack()
-    world = World(lab, binary, str(tmp_path / "source"))
-    try:
+    with a_world(lab, binary, str(tmp_path / "source")) as world:
         yield world
-        world.check_agents()
-    finally:
-        world.close()
-        left = leftovers(lab)
-        remove_leftovers(lab)
-    assert left == {}, "cleanup left something behind"
 
 
 @pytest.fixture
 def cluster(world):
     """A cluster with an agent on every node."""
-    world.start_agents()
-    return world
+    return world.start_agents()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,6 +1,10 @@
 """The lab alone, no agent: what the other tests take for granted is so."""
 
+import os
+
 import pytest
+
+from lab import Lab, mesh
 
 EDGE, EDGE6 = "203.0.113.9", "2001:db8:113::9"
 CLIENT = "198.51.100.7"
@@ -131,8 +135,6 @@ def test_a_moved_pod_has_another_address_and_serves(lab):
 
 
 def test_two_instances_do_not_meet_and_down_leaves_nothing(lab):
-    import os
-    from lab import Lab
     with Lab(name=lab.name + "x") as other:
         assert other.probe("tcp", other.pod("a1").address(), 8080, source="edge-a").pod == "a1"
         state, namespace = other.state, other.ns("edge-a")
@@ -143,8 +145,6 @@ def test_two_instances_do_not_meet_and_down_leaves_nothing(lab):
 
 
 def test_a_failed_up_cleans_up(lab, monkeypatch):
-    import os
-    from lab import Lab, mesh
     monkeypatch.setattr(mesh, "configure", lambda *_: 1 / 0)
     other = Lab(name=lab.name + "f")
     with pytest.raises(ZeroDivisionError):

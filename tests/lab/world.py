@@ -1,13 +1,12 @@
 """What the tests share: a cluster's objects, its agents, and looks into the nodes' kernels."""
 
+import contextlib
 import json
 
 from lab import Manifests, Statuses, wait_until
-from lab.netns import run
 
 TABLE = ("inet", "portolan")
 PROTOCOL = "107"                       # rtm_protocol of our routes and rules
-RULE_PREFS = ("101", "102", "103")
 EDGE, EDGE6 = "203.0.113.9", "2001:db8:113::9"
 CLIENT, CLIENT6 = "198.51.100.7", "2001:db8:51::7"
 HOME_C = "192.0.2.22"                  # worker-c as the outside dials it
@@ -60,6 +59,10 @@ class World:
         return self.lab.node(node).run(self.binary, *arguments, check=check)
 
     # Objects
+
+    def public(self, nodes=None, name="public", **spec):
+        """A class; by default edge-a accepts on its public interface."""
+        self.objects.portmapclass(name, nodes or {"edge-a": ["enp1s0"]}, **spec)
 
     def service(self, name, pods, ports, families=(4,)):
         """A Service with one slice per family; `ports` are (name, protocol, target number)."""
@@ -118,22 +121,70 @@ class World:
         wait_until(dial, timeout, f"{proto} {address}:{port} to answer '{error}'")
 
 
+@contextlib.contextmanager
+def a_world(lab, binary, source):
+    """A World whose agents must end cleanly and whose cleanup must leave nothing."""
+    remove_leftovers(lab)
+    lab.flush_conntrack()
+    world = World(lab, binary, source)
+    try:
+        yield world
+        world.check_agents()
+    finally:
+        world.close()
+        left = leftovers(lab)
+        remove_leftovers(lab)
+    assert left == {}, "cleanup left something behind"
+
+
 # Looks into a node's kernel
 
 def has_table(node):
     return node.run("nft", "list", "table", *TABLE, check=False).returncode == 0
 
 
-def elements(node, name):
-    """The elements of one of our sets or maps, as nft's JSON shows them."""
-    done = node.run("nft", "-j", "list", "set", *TABLE, name, check=False)
+def listing(node, kind, name):
+    """One of our objects as nft's JSON shows it; None when it is not there."""
+    done = node.run("nft", "-j", "list", kind, *TABLE, name, check=False)
     if done.returncode != 0:
-        done = node.run("nft", "-j", "list", "map", *TABLE, name)
+        return None
+    return next(entry[kind] for entry in json.loads(done.stdout)["nftables"] if kind in entry)
+
+
+def elements(node, name):
+    """The elements of one of our sets or maps; none when it is not there."""
+    kind = "map" if name.startswith(("target", "linkmark", "edgemark")) else "set"
+    return (listing(node, kind, name) or {}).get("elem", [])
+
+
+def _plain(value):
+    """Without what differs between two tables that do the same: handles, counts, order."""
+    if isinstance(value, dict):
+        return {key: "counter" if key == "counter" else _plain(part)
+                for key, part in value.items() if key != "handle"}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value
+
+
+def table_text(node):
+    """Our table in a comparable form, a line for each object and element; "" without one."""
+    done = node.run("nft", "-j", "list", "table", *TABLE, check=False)
+    if done.returncode != 0:
+        return ""
+    lines, rules_text = [], []
     for entry in json.loads(done.stdout)["nftables"]:
-        for kind in ("set", "map"):
-            if kind in entry:
-                return entry[kind].get("elem", [])
-    return []
+        for kind, body in entry.items():
+            if kind == "metainfo":
+                continue
+            body = _plain(body)
+            found = [f"{kind} {body['name']}: {json.dumps(element, sort_keys=True)}"
+                     for element in body.pop("elem", [])] if kind in ("set", "map") else []
+            line = f"{kind} {json.dumps(body, sort_keys=True)}"
+            (rules_text if kind == "rule" else lines).extend([line, *found])
+    # Rules keep their order within a chain.
+    rules_text.sort(key=lambda line: json.loads(line.removeprefix("rule "))["chain"])
+    return "\n".join(sorted(lines) + rules_text)
 
 
 def links(node):
@@ -148,7 +199,7 @@ def links(node):
 def rules(node, family=4):
     """Our policy rules as text lines."""
     lines = node.out("ip", f"-{family}", "rule").splitlines()
-    return [line for line in lines if line.split(":")[0] in RULE_PREFS]
+    return [line.strip() for line in lines if line.strip().endswith(f"proto {PROTOCOL}")]
 
 
 def routes(node, family=4):
@@ -178,15 +229,20 @@ def remove_leftovers(lab):
             node.delete_link(link)
         for family in (4, 6) if held.get("rules") or held.get("routes") else ():
             for pref in [line.split(":")[0] for line in rules(node, family)]:
-                node.run("ip", f"-{family}", "rule", "del", "pref", pref, check=False)
+                node.run("ip", f"-{family}", "rule", "del", "pref", pref, "protocol", PROTOCOL,
+                         check=False)
             node.run("ip", f"-{family}", "route", "flush", "table", "all", "proto", PROTOCOL,
                      check=False)
 
 
 def snapshot(node):
-    """The node's network configuration, as text by command: what cleanup has to give back."""
-    commands = ("nft list ruleset", "ip rule", "ip -6 rule", "ip route show table all",
-                "ip -6 route show table all", "ip link", "ip addr")
+    """The node's network configuration by command: what cleanup has to give back.
+
+    Anonymous counters of foreign rules go on counting, so the ruleset is listed without state.
+    """
+    commands = ("nft -s list ruleset", "ip rule", "ip -6 rule", "ip route show table all",
+                "ip link", "ip addr", r"sysctl -a -r ^net\.")
     taken = {command: node.out(*command.split()) for command in commands}
-    taken["sysctls"] = run(["ip", "netns", "exec", node.ns, "sysctl", "-a", "-r", r"^net\.(ipv4|ipv6)\.(conf|ip_forward)"]).stdout
+    taken[commands[-1]] = "\n".join(line for line in taken[commands[-1]].splitlines()
+                                    if "nf_conntrack_count" not in line)
     return taken

@@ -1,0 +1,105 @@
+"""The manifest folder: bad files, half-written files, several documents, unknown kinds."""
+
+import os
+import re
+import time
+
+from lab import wait_until
+from world import EDGE, NAMESPACE
+
+
+def mapping_file(world, name):
+    return world.objects.path("PortMap", name, NAMESPACE)
+
+
+def test_a_bad_file_keeps_its_last_good_version_and_others_go_on(cluster):
+    cluster.public()
+    cluster.expose("web", ["a1"], "tcp", 3000)
+    path = mapping_file(cluster, "web")
+    with open(path) as file:
+        good = file.read()
+    with open(path, "w") as file:
+        file.write(good.replace("spec:", "spec: ]:\n  - {"))
+    name = re.escape(os.path.basename(path))
+    agent = cluster.lab.agent("edge-a")
+    agent.wait_log(os.path.basename(path))
+    assert re.search(name + r":\d+:\d+", agent.log()), agent.log()
+    cluster.expose("other", ["a2"], "tcp", 3100)
+    cluster.sees_client("tcp", EDGE, 3000, "a1")
+    cluster.sees_client("tcp", EDGE, 3100, "a2")
+    with open(path, "w") as file:
+        file.write(good)
+    cluster.expose("more", ["a2"], "tcp", 3200)
+    cluster.programmed("web")
+    cluster.sees_client("tcp", EDGE, 3000, "a1")
+
+
+def test_a_bad_file_at_the_start_stops_nothing_else(world):
+    with open(os.path.join(world.source, "broken.yaml"), "w") as file:
+        file.write("kind: PortMap\nmetadata: {name: [\n")
+    world.public()
+    world.start_agents()
+    world.expose("web", ["a1"], "tcp", 3000)
+    world.sees_client("tcp", EDGE, 3000, "a1")
+    assert re.search(r"broken\.yaml:\d+:\d+", world.lab.agent("edge-a").log())
+
+
+def test_a_file_written_in_pieces_is_taken_when_it_is_whole(cluster):
+    cluster.public()
+    cluster.service("web", ["a1"], [("main", "TCP", 8080)])
+    cluster.objects.portmap(NAMESPACE, "web", "public", "TCP", 3000, "web", "main")
+    path = mapping_file(cluster, "web")
+    with open(path) as file:
+        text = file.read()
+    cluster.programmed("web")
+    changed = text.replace("port: 3000", "port: 3000\n  interfaces: [enp1s0]")
+    with open(path, "w") as file:
+        for start in range(0, len(changed), 20):
+            file.write(changed[start:start + 20])
+            file.flush()
+            cluster.lab.probe("tcp", EDGE, 3000)    # gives the agent time to read the part
+    cluster.programmed("web")
+    cluster.sees_client("tcp", EDGE, 3000, "a1")
+
+
+def test_a_deleted_file_deletes_its_objects(cluster):
+    cluster.public()
+    cluster.expose("web", ["a1"], "tcp", 3000)
+    os.unlink(mapping_file(cluster, "web"))
+    cluster.wait_error("tcp", EDGE, 3000, "refused")
+
+
+def test_several_documents_and_unknown_kinds_in_one_file(cluster):
+    cluster.public()
+    cluster.service("web", ["a1"], [("main", "TCP", 8080)])
+    cluster.objects.portmap(NAMESPACE, "web", "public", "TCP", 3000, "web", "main")
+    path = mapping_file(cluster, "web")
+    with open(path) as file:
+        mapping = file.read()
+    everything = ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: games}\n"
+                  "data: {a: b}\n---\n" + mapping + "---\n"
+                  + mapping.replace("name: web", "name: web2", 1).replace("3000", "3100"))
+    with open(path, "w") as file:
+        file.write(everything)
+    cluster.programmed("web2")
+    cluster.sees_client("tcp", EDGE, 3100, "a1")
+    time.sleep(0.2)     # time to say it twice
+    assert cluster.lab.agent("edge-a").log().count("ConfigMap") <= 1
+
+
+def test_an_immutable_field_keeps_its_first_value(cluster):
+    cluster.public()
+    cluster.expose("web", ["a1"], "tcp", 3000)
+    cluster.objects.portmap(NAMESPACE, "web", "public", "TCP", 3100, "web", "main")
+    cluster.expose("other", ["a2"], "tcp", 3200)
+    cluster.sees_client("tcp", EDGE, 3000, "a1")
+    assert cluster.lab.probe("tcp", EDGE, 3100).error == "refused"
+
+
+def test_a_status_file_goes_with_its_object(cluster):
+    cluster.public()
+    cluster.expose("web", ["a1"], "tcp", 3000)
+    cluster.objects.delete("PortMap", "web", NAMESPACE)
+    cluster.wait_error("tcp", EDGE, 3000, "refused")
+    path = cluster.status.path("portmaps", "web", NAMESPACE)
+    wait_until(lambda: not os.path.exists(path), 5, f"{path} to go")

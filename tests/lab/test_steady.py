@@ -1,0 +1,104 @@
+"""When nothing changes the agent does nothing."""
+
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from lab import wait_until
+
+QUIET = 3.0     # seconds to watch
+
+
+@pytest.fixture
+def settled(cluster):
+    cluster.public({"edge-a": ["enp1s0", "wt0"]})
+    for proto in ("tcp", "udp"):
+        cluster.expose(f"near-{proto}", ["a1"], proto, 3000, families=(4, 6))
+        cluster.expose(f"far-{proto}", ["b1"], proto, 3010, families=(4, 6))
+    cluster.service("empty", [], [("main", "TCP", 8080)])
+    cluster.objects.portmap("games", "empty", "public", "TCP", 3100, "empty", "main")
+    cluster.refused_with("empty", "Programmed", "NoReadyEndpoint")
+    wait_settled(cluster)
+    return cluster
+
+
+def files(directory):
+    return {os.path.join(folder, name): os.stat(os.path.join(folder, name)).st_mtime_ns
+            for folder, _, names in os.walk(directory) for name in names}
+
+
+def wait_settled(cluster):
+    """Half a second in which no status and no log changes."""
+    seen = {"state": None, "since": 0.0}
+
+    def still():
+        state = (files(cluster.source), [agent.log() for agent in cluster.agents()])
+        if state != seen["state"]:
+            seen.update(state=state, since=time.monotonic())
+        return time.monotonic() - seen["since"] > 0.5
+
+    wait_until(still, 10, "the agents to settle", interval=0.05)
+
+
+def test_it_logs_nothing_and_writes_no_status(settled):
+    before = files(settled.source)
+    logs = [agent.log() for agent in settled.agents()]
+    time.sleep(QUIET)   # nothing may happen for a while
+    assert [agent.log() for agent in settled.agents()] == logs
+    assert files(settled.source) == before
+
+
+def test_it_changes_nothing_in_the_kernel(settled, lab):
+    """`nft monitor` and `ip monitor` stay silent."""
+    watchers = [(node, node.popen(*command)) for node in lab.nodes()
+                for command in (["nft", "monitor"], ["ip", "-ts", "monitor", "link", "address",
+                                                     "route", "rule"])]
+    time.sleep(QUIET)
+    for _, watcher in watchers:
+        watcher.terminate()
+    said = [(node.name, text) for node, watcher in watchers if (text := watcher.communicate()[0])]
+    assert said == []
+
+
+def test_it_sends_nothing_to_the_kernel(settled):
+    """No netlink message at all, not even a question, as strace sees it."""
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    for agent in settled.agents():
+        log = f"{agent.state_dir}/strace"
+        tracer = subprocess.Popen(["strace", "-f", "-qq", "-o", log, "-e",
+                                   "trace=sendto,sendmsg,sendmmsg,write", "-p", str(agent.pid)],
+                                  stderr=subprocess.PIPE, text=True)
+        try:
+            tracer.wait(QUIET)
+            pytest.fail(f"strace ended: {tracer.stderr.read()}")
+        except subprocess.TimeoutExpired:
+            tracer.terminate()
+            tracer.wait(5)
+        with open(log) as file:
+            lines = [line for line in file if "AF_NETLINK" in line or "nl" in line or "msg" in line]
+        assert lines == [], f"{agent.node}: {''.join(lines[:20])}"
+
+
+@pytest.mark.parametrize("change", ["touch", "rewrite", "label"])
+def test_a_change_that_means_nothing_sends_nothing(settled, lab, change):
+    """The same content again, and content that no decision depends on."""
+    node = lab.node("edge-a")
+    watcher = node.popen("nft", "monitor")
+    path = settled.objects.path("PortMap", "near-tcp", "games")
+    with open(path) as file:
+        text = file.read()
+    if change == "touch":
+        os.utime(path)
+    elif change == "rewrite":
+        with open(path, "w") as file:
+            file.write(text)
+    else:
+        with open(path, "w") as file:
+            file.write(text.replace("metadata:\n", "metadata:\n  labels: {a: b}\n"))
+    time.sleep(0.5)     # nothing may happen for a while
+    watcher.terminate()
+    assert watcher.communicate()[0] == ""
