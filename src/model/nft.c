@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "model/nft_rule.h"
 
 #define FLOW4                                          \
     {                                                  \
@@ -39,6 +40,48 @@ const struct nft_set_def nft_set_defs[NFT_SET_COUNT] = {
     [NFT_EDGEMARK4] = { "edgemark4", { NFT_FIELD_IP4 }, { NFT_FIELD_MARK }, FEW, false, false },
     [NFT_EDGEMARK6] = { "edgemark6", { NFT_FIELD_IP6 }, { NFT_FIELD_MARK }, FEW, false, false },
 };
+
+const enum nft_expr nft_keys[NFT_KEY_COUNT][3] = {
+    [NFT_IIFNAME] = { NFT_EXPR_IIFNAME },
+    [NFT_OIFNAME] = { NFT_EXPR_OIFNAME },
+    [NFT_DIALLED4] = { NFT_EXPR_DIALLED4 },
+    [NFT_DIALLED6] = { NFT_EXPR_DIALLED6 },
+    [NFT_IIF_DIALLED4] = { NFT_EXPR_IIFNAME, NFT_EXPR_DIALLED4 },
+    [NFT_IIF_DIALLED6] = { NFT_EXPR_IIFNAME, NFT_EXPR_DIALLED6 },
+    [NFT_FLOW4] = { NFT_EXPR_DIALLED4, NFT_EXPR_L4PROTO, NFT_EXPR_DPORT },
+    [NFT_FLOW6] = { NFT_EXPR_DIALLED6, NFT_EXPR_L4PROTO, NFT_EXPR_DPORT },
+    [NFT_DIALLED_FLOW4] = { NFT_EXPR_DIALLED4, NFT_EXPR_L4PROTO, NFT_EXPR_DIALLED_PORT },
+    [NFT_DIALLED_FLOW6] = { NFT_EXPR_DIALLED6, NFT_EXPR_L4PROTO, NFT_EXPR_DIALLED_PORT },
+};
+
+size_t nft_field_size(enum nft_field field)
+{
+    switch (field) {
+    case NFT_FIELD_NONE:
+        return 0;
+    case NFT_FIELD_IFNAME:
+    case NFT_FIELD_IP6:
+        return 16;
+    case NFT_FIELD_IP4:
+    case NFT_FIELD_PROTO:
+    case NFT_FIELD_PORT:
+    case NFT_FIELD_MARK:
+        return 4;
+    }
+    return 0;
+}
+
+size_t nft_set_klen(enum nft_set set)
+{
+    const enum nft_field *f = nft_set_defs[set].key;
+    return nft_field_size(f[0]) + nft_field_size(f[1]) + nft_field_size(f[2]);
+}
+
+size_t nft_set_dlen(enum nft_set set)
+{
+    const enum nft_field *f = nft_set_defs[set].data;
+    return nft_field_size(f[0]) + nft_field_size(f[1]);
+}
 
 int nft_elem_cmp_key(const struct nft_elem *a, const struct nft_elem *b)
 {

@@ -52,6 +52,9 @@ enum nft_field {
     NFT_FIELD_MARK,   /* 4 bytes host order */
 };
 
+/* Bytes in a register, padding included. */
+size_t nft_field_size(enum nft_field field);
+
 struct nft_set_def {
     const char *name;
     enum nft_field key[3];
@@ -62,10 +65,14 @@ struct nft_set_def {
 };
 extern const struct nft_set_def nft_set_defs[NFT_SET_COUNT];
 
+/* Bytes of the key and of the data, as the fields add up. */
+size_t nft_set_klen(enum nft_set set);
+size_t nft_set_dlen(enum nft_set set);
+
 /* key, then key end (intervals only: the same length), then data, in register form. */
 struct nft_elem {
     uint8_t set;  /* enum nft_set */
-    uint8_t klen; /* bytes of the key */
+    uint8_t klen; /* bytes of the key; 0: the element for all other keys, which only others make */
     uint8_t elen; /* 0 or klen */
     uint8_t dlen; /* bytes of data, 0 in a set */
     uint8_t b[];  /* no alignment: read fields with memcpy */

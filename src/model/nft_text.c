@@ -1,0 +1,248 @@
+#include "model/nft_text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/vec.h"
+
+static const char *const expr_text[] = {
+    [NFT_EXPR_IIFNAME] = "iifname",
+    [NFT_EXPR_OIFNAME] = "oifname",
+    [NFT_EXPR_DIALLED4] = "ct original ip daddr",
+    [NFT_EXPR_DIALLED6] = "ct original ip6 daddr",
+    [NFT_EXPR_L4PROTO] = "meta l4proto",
+    [NFT_EXPR_DPORT] = "th dport",
+    [NFT_EXPR_DIALLED_PORT] = "ct original proto-dst",
+};
+
+/* Not `typeof`: nft 1.0.6 cannot add a rule to a table whose map was declared with `typeof`
+ * and `: ip daddr . th dport`, so a listing could not be loaded over itself. */
+static const char *const field_type[] = {
+    [NFT_FIELD_IFNAME] = "ifname",     [NFT_FIELD_IP4] = "ipv4_addr",
+    [NFT_FIELD_IP6] = "ipv6_addr",     [NFT_FIELD_PROTO] = "inet_proto",
+    [NFT_FIELD_PORT] = "inet_service", [NFT_FIELD_MARK] = "mark",
+};
+
+static void put_fields(struct buf *b, const enum nft_field *fields, size_t max, const uint8_t *p,
+                       const uint8_t *end);
+static void put_set(struct buf *b, const struct nft_set_def *s);
+static void put_chain(struct buf *b, const struct nft_table *t, const struct nft_chain *c);
+static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_stmt *s);
+
+void nft_text_elem(struct buf *b, const struct nft_elem *e)
+{
+    const struct nft_set_def *def = &nft_set_defs[e->set];
+    if (e->klen)
+        put_fields(b, def->key, 3, e->b, e->elen ? e->b + e->klen : NULL);
+    else
+        buf_puts(b, "*");
+    if (e->dlen) {
+        buf_puts(b, " : ");
+        put_fields(b, def->data, 2, e->b + e->klen + e->elen, NULL);
+    }
+}
+
+void nft_text_element(struct buf *b, const struct nft_table *t, const struct nft_elem *e)
+{
+    buf_printf(b, "element inet %s %s { ", t->name, t->sets[e->set].name);
+    nft_text_elem(b, e);
+    buf_puts(b, " }");
+}
+
+void nft_text_table(struct buf *b, const struct nft_table *t)
+{
+    buf_printf(b, "table inet %s {\n\tcomment \"%s\"\n", t->name, t->comment);
+    for (int i = 0; i < NFT_SET_COUNT; i++)
+        put_set(b, &t->sets[i]);
+    for (size_t i = 0; i < t->n_chains; i++)
+        put_chain(b, t, &t->chains[i]);
+    buf_puts(b, "}\n");
+}
+
+static int by_key(const void *x, const void *y)
+{
+    return nft_elem_cmp_key(*(const struct nft_elem *const *)x, *(const struct nft_elem *const *)y);
+}
+
+void nft_text_elements(struct buf *b, const struct nft_table *t, struct nft_group *const *groups,
+                       size_t n_groups)
+{
+    VEC(const struct nft_elem *) all = { 0 };
+    for (size_t i = 0; i < n_groups; i++)
+        for (uint32_t j = 0; j < groups[i]->n; j++)
+            vec_push(&all, groups[i]->elems[j]);
+    if (all.n)
+        qsort(all.v, all.n, sizeof(all.v[0]), by_key);
+    for (size_t i = 0; i < all.n; i++) {
+        buf_puts(b, "add ");
+        nft_text_element(b, t, all.v[i]);
+        buf_puts(b, "\n");
+    }
+    vec_done(&all);
+}
+
+/* ---- elements ---- */
+
+static void put_field(struct buf *b, enum nft_field field, const uint8_t *p)
+{
+    char text[IP_TEXT_MAX];
+    struct ip ip = { 0 };
+    uint32_t mark;
+    switch (field) {
+    case NFT_FIELD_NONE:
+        break;
+    case NFT_FIELD_IFNAME:
+        buf_printf(b, "\"%.15s\"", (const char *)p);
+        break;
+    case NFT_FIELD_IP4:
+    case NFT_FIELD_IP6:
+        ip.family = field == NFT_FIELD_IP4 ? IP_V4 : IP_V6;
+        memcpy(ip.bytes, p, ip_len(ip.family));
+        buf_puts(b, ip_format(&ip, text));
+        break;
+    case NFT_FIELD_PROTO:
+        if (*p == L4_TCP || *p == L4_UDP)
+            buf_puts(b, *p == L4_TCP ? "tcp" : "udp");
+        else
+            buf_printf(b, "%u", *p);
+        break;
+    case NFT_FIELD_PORT:
+        buf_printf(b, "%u", (unsigned)(p[0] << 8 | p[1]));
+        break;
+    case NFT_FIELD_MARK:
+        memcpy(&mark, p, sizeof(mark));
+        buf_printf(b, "0x%08" PRIx32, mark);
+        break;
+    }
+}
+
+static void put_fields(struct buf *b, const enum nft_field *fields, size_t max, const uint8_t *p,
+                       const uint8_t *end)
+{
+    for (size_t i = 0; i < max && fields[i]; i++) {
+        size_t n = nft_field_size(fields[i]);
+        if (i)
+            buf_puts(b, " . ");
+        put_field(b, fields[i], p);
+        if (end && memcmp(p, end, n)) {
+            buf_puts(b, "-");
+            put_field(b, fields[i], end);
+        }
+        p += n;
+        end = end ? end + n : NULL;
+    }
+}
+
+/* ---- sets ---- */
+
+static void put_types(struct buf *b, const enum nft_field *fields, size_t max)
+{
+    for (size_t i = 0; i < max && fields[i]; i++)
+        buf_printf(b, "%s%s", i ? " . " : "", field_type[fields[i]]);
+}
+
+static void put_set(struct buf *b, const struct nft_set_def *s)
+{
+    buf_printf(b, "\n\t%s %s {\n\t\ttype ", s->data[0] ? "map" : "set", s->name);
+    put_types(b, s->key, 3);
+    if (s->data[0]) {
+        buf_puts(b, " : ");
+        put_types(b, s->data, 2);
+    }
+    buf_printf(b, "\n\t\tsize %" PRIu32 "\n%s%s\t}\n", s->size,
+               s->interval ? "\t\tflags interval\n" : "", s->counter ? "\t\tcounter\n" : "");
+}
+
+/* ---- rules ---- */
+
+static void put_chain(struct buf *b, const struct nft_table *t, const struct nft_chain *c)
+{
+    buf_printf(b, "\n\tchain %s {\n", c->name);
+    if (c->type)
+        buf_printf(b, "\t\ttype %s hook %s priority %" PRId32 "; policy accept;\n", c->type,
+                   c->hook, c->priority);
+    for (size_t i = 0; i < c->n; i++) {
+        for (size_t j = 0; j < c->rules[i].n; j++) {
+            buf_puts(b, j ? " " : "\t\t");
+            put_stmt(b, t, &c->rules[i].stmts[j]);
+        }
+        buf_puts(b, "\n");
+    }
+    buf_puts(b, "\t}\n");
+}
+
+/* "KEY<op>@SET" */
+static void put_lookup(struct buf *b, const struct nft_table *t, const struct nft_stmt *s,
+                       const char *op)
+{
+    for (size_t i = 0; i < 3 && nft_keys[s->key][i]; i++)
+        buf_printf(b, "%s%s", i ? " . " : "", expr_text[nft_keys[s->key][i]]);
+    buf_printf(b, "%s@%s", op, t->sets[s->set].name);
+}
+
+static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_stmt *s)
+{
+    const char *ip = s->family == IP_V6 ? "ip6" : "ip";
+    switch (s->kind) {
+    case NFT_CT_STATE_NEW:
+        buf_puts(b, "ct state new");
+        break;
+    case NFT_CT_STATUS_DNAT:
+        buf_puts(b, "ct status dnat");
+        break;
+    case NFT_CT_REPLY:
+        buf_puts(b, "ct direction reply");
+        break;
+    case NFT_NFPROTO:
+        buf_printf(b, "meta nfproto ipv%u", s->family);
+        break;
+    case NFT_L4PROTO:
+        buf_printf(b, "meta l4proto %s", s->proto == L4_TCP ? "tcp" : "udp");
+        break;
+    case NFT_TCP_SYN:
+        buf_puts(b, "tcp flags & syn == syn");
+        break;
+    case NFT_IN:
+        put_lookup(b, t, s, " ");
+        break;
+    case NFT_NOT_IN:
+        put_lookup(b, t, s, " != ");
+        break;
+    case NFT_COUNTER:
+        buf_puts(b, "counter");
+        break;
+    case NFT_JUMP:
+        buf_printf(b, "jump %s", s->text);
+        break;
+    case NFT_GOTO:
+        buf_printf(b, "goto %s", s->text);
+        break;
+    case NFT_RETURN:
+        buf_puts(b, "return");
+        break;
+    case NFT_REJECT_RESET:
+        buf_puts(b, "reject with tcp reset");
+        break;
+    case NFT_REJECT_PORT:
+        buf_puts(b, "reject with icmpx port-unreachable");
+        break;
+    case NFT_SET_DADDR:
+        buf_printf(b, "%s daddr set %s", ip, s->text);
+        break;
+    case NFT_DNAT:
+        buf_printf(b, "dnat %s to ", ip);
+        put_lookup(b, t, s, " map ");
+        break;
+    case NFT_SNAT_SADDR:
+        buf_printf(b, "snat %s to %s saddr", ip, ip);
+        break;
+    case NFT_MARK:
+        buf_puts(b, "meta mark set ");
+        put_lookup(b, t, s, " map ");
+        break;
+    case NFT_MSS_TO_MTU:
+        buf_puts(b, "tcp option maxseg size set rt mtu");
+        break;
+    }
+}

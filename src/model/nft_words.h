@@ -1,0 +1,39 @@
+/* Constructors for files that write rules, unprefixed so that a rule reads as nft reads:
+ *
+ *     RULE(IN(NFT_FLOW4, NFT_OPEN4), COUNTER, SET_DADDR(IP_V4, STANDIN4), RETURN)
+ *     ct original ip daddr . meta l4proto . th dport @open4 counter
+ *         ip daddr set 169.254.76.1 return
+ *
+ * Include it last, and in no header. */
+#pragma once
+
+#include "model/nft_rule.h"
+
+/* clang-format off */
+#define CT_STATE_NEW    { .kind = NFT_CT_STATE_NEW }
+#define CT_STATUS_DNAT  { .kind = NFT_CT_STATUS_DNAT }
+#define CT_REPLY        { .kind = NFT_CT_REPLY }
+#define NFPROTO(f)      { .kind = NFT_NFPROTO, .family = (f) }
+#define L4PROTO(p)      { .kind = NFT_L4PROTO, .proto = (p) }
+#define TCP_SYN         { .kind = NFT_TCP_SYN }
+#define IN(k, s)        { .kind = NFT_IN, .key = (k), .set = (s) }
+#define NOT_IN(k, s)    { .kind = NFT_NOT_IN, .key = (k), .set = (s) }
+#define COUNTER         { .kind = NFT_COUNTER }
+#define JUMP(c)         { .kind = NFT_JUMP, .text = (c) }
+#define GOTO(c)         { .kind = NFT_GOTO, .text = (c) }
+#define RETURN          { .kind = NFT_RETURN }
+#define REJECT_RESET    { .kind = NFT_REJECT_RESET }
+#define REJECT_PORT     { .kind = NFT_REJECT_PORT }
+#define SET_DADDR(f, a) { .kind = NFT_SET_DADDR, .family = (f), .text = (a) }
+#define DNAT(f, k, s)   { .kind = NFT_DNAT, .family = (f), .key = (k), .set = (s) }
+#define SNAT_SADDR(f)   { .kind = NFT_SNAT_SADDR, .family = (f) }
+#define MARK(k, s)      { .kind = NFT_MARK, .key = (k), .set = (s) }
+#define MSS_TO_MTU      { .kind = NFT_MSS_TO_MTU }
+
+#define NFT_COUNTED(type, ...) \
+    (const type[]){ __VA_ARGS__ }, sizeof((const type[]){ __VA_ARGS__ }) / sizeof(type)
+#define RULE(...) { NFT_COUNTED(struct nft_stmt, __VA_ARGS__) }
+#define BASE_CHAIN(name, type, hook, priority, ...) \
+    { name, type, hook, priority, NFT_COUNTED(struct nft_rule, __VA_ARGS__) }
+#define CHAIN(name, ...) { name, NULL, NULL, 0, NFT_COUNTED(struct nft_rule, __VA_ARGS__) }
+/* clang-format on */
