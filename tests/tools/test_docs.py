@@ -27,3 +27,14 @@ def test_operations_names_what_we_own():
     missing = [name for name, *value in values
                if not re.search(rf"(?<![\w.-]){re.escape(''.join(value))}(?!\w)", text)]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_tests_and_sources_named_in_a_page_exist(page):
+    wrong = []
+    for path, test in re.findall(r"`((?:tests|src|lab|tools)/[\w./-]+)(?:::(\w+))?`",
+                                 page.read_text()):
+        target = ROOT / path
+        if not target.exists() or test and f"def {test}(" not in target.read_text():
+            wrong.append(f"{path}::{test}" if test else path)
+    assert wrong == []
