@@ -27,6 +27,7 @@ check: ## every check and test; last line: N passed, N failed, N skipped (root)
 bench: ## the figures of docs/performance.md (root)
 	@tools/deps check
 	@$(MAKE) --no-print-directory build
+	@ninja -C build --quiet bench-tools
 	@tests/bench/run
 
 fuzz: ## search for new crashing inputs, SECONDS=60 for each target
