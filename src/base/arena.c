@@ -5,14 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGN         sizeof(uint64_t)
+#define ALIGN         sizeof(max_align_t)
 #define DEFAULT_CHUNK 4096
-#define CHUNK_MAX     (256 * 1024)
 
 struct arena_chunk {
     struct arena_chunk *next;
     size_t size, used;
-    uint64_t data[];
+    max_align_t data[];
 };
 
 static void out_of_memory(void)
@@ -51,11 +50,13 @@ char *xstrdup(const char *s)
     return memcpy(xmalloc(n), s, n);
 }
 
-static void *alloc(struct arena *a, size_t size, size_t align)
+void *arena_alloc(struct arena *a, size_t size)
 {
+    size = (size + ALIGN - 1) / ALIGN * ALIGN;
+    if (!size)
+        size = ALIGN;
     struct arena_chunk *c = a->head;
-    size_t at = c ? (c->used + align - 1) / align * align : 0;
-    if (!c || at > c->size || c->size - at < size) {
+    if (!c || c->size - c->used < size) {
         size_t want = a->chunk_size ? a->chunk_size : DEFAULT_CHUNK;
         if (want < size)
             want = size;
@@ -63,18 +64,12 @@ static void *alloc(struct arena *a, size_t size, size_t align)
         fresh->size = want;
         fresh->next = c;
         a->head = c = fresh;
-        at = 0;
-        /* A fifth at most lies idle: a cluster's objects, each an arena, live for days. */
-        if (want < CHUNK_MAX)
-            a->chunk_size = want + want / 4;
+        if (want < 256 * 1024)
+            a->chunk_size = want * 2;
     }
-    c->used = at + size;
-    return (char *)c->data + at;
-}
-
-void *arena_alloc(struct arena *a, size_t size)
-{
-    return alloc(a, size ? size : 1, ALIGN);
+    void *p = (char *)c->data + c->used;
+    c->used += size;
+    return p;
 }
 
 void *arena_array(struct arena *a, size_t n, size_t size)
@@ -87,7 +82,7 @@ void *arena_array(struct arena *a, size_t n, size_t size)
 
 char *arena_strndup(struct arena *a, const char *s, size_t n)
 {
-    char *p = alloc(a, n + 1, 1);
+    char *p = arena_alloc(a, n + 1);
     memcpy(p, s, n);
     return p;
 }
@@ -104,7 +99,7 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    char *p = alloc(a, n < 0 ? 1 : (size_t)n + 1, 1);
+    char *p = arena_alloc(a, n < 0 ? 1 : (size_t)n + 1);
     if (n >= 0)
         vsnprintf(p, (size_t)n + 1, fmt, again);
     va_end(again);

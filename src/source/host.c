@@ -1,0 +1,117 @@
+/* Host facts from a file, by the same decoder as the objects. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "source/shape.h"
+#include "source/tokens.h"
+
+static int get_addresses(struct decoder *d, uint32_t at, void *base)
+{
+    static const char what[] = "an address with prefix length, such as 203.0.113.9/24";
+    struct host_iface *iface = base;
+    const struct tokens *t = d->tokens;
+    if (t->v.v[at].type != TOKEN_LIST)
+        return decoder_refuse(d, at, "a list");
+    uint32_t e, n = 0, i = at + 1;
+    while (token_next(t, &i))
+        n++;
+    iface->addresses = arena_new_array(d->mem, n, struct host_address);
+    for (i = at + 1; (e = token_next(t, &i));) {
+        size_t path = decoder_push_index(d, iface->n_addresses);
+        struct host_address *a = &iface->addresses[iface->n_addresses++];
+        struct ip_prefix p;
+        const char *s;
+        int r = decode_string(d, e, what, &s);
+        if (r)
+            return r;
+        if (!ip_prefix_parse(s, &p))
+            return decoder_refuse(d, e, what);
+        *a = (struct host_address){ .ip = p.ip, .prefix_len = p.len };
+        decoder_pop(d, path);
+    }
+    return 0;
+}
+
+static const struct custom addresses = { "a list", get_addresses, NULL, NULL };
+
+#define AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
+static const struct field iface_fields[] = {
+    { "name", FIELD_STRING, AT(struct host_iface, name), .flags = REQUIRED },
+    { "mtu", FIELD_INT, AT(struct host_iface, mtu), .min = 68, .max = 65536, .initial = 1500 },
+    { "up", FIELD_BOOL, AT(struct host_iface, up), .initial = true },
+    { "default4", FIELD_BOOL, AT(struct host_iface, default4) },
+    { "default6", FIELD_BOOL, AT(struct host_iface, default6) },
+    { "acceptRA", FIELD_INT, AT(struct host_iface, accept_ra), .max = 2 },
+    { "addresses", FIELD_CUSTOM, .custom = &addresses },
+    { .name = NULL },
+};
+static const struct shape iface_shape = { iface_fields, sizeof(struct host_iface), NULL };
+static const struct field host_fields[] = {
+    { "forwarding4", FIELD_BOOL, AT(struct host, forwarding4), .initial = true },
+    { "forwarding6", FIELD_BOOL, AT(struct host, forwarding6), .initial = true },
+    { "forwarding4Error", FIELD_STRING, AT(struct host, forwarding4_error) },
+    { "forwarding6Error", FIELD_STRING, AT(struct host, forwarding6_error) },
+    { "ipv6", FIELD_BOOL, AT(struct host, ipv6), .initial = true },
+    { "interfaces", FIELD_LIST, AT(struct host, ifaces), .count = offsetof(struct host, n_ifaces),
+      .flags = SORTED, .shape = &iface_shape },
+    { .name = NULL },
+};
+static const struct shape host_shape = { host_fields, sizeof(struct host), NULL };
+
+struct search {
+    const char *node;
+    struct arena *mem;
+    struct host host;
+    bool found;
+    int error; /* of the document found */
+    struct place place;
+    struct err *err;
+};
+
+static void look_at(void *user, const struct doc *doc)
+{
+    struct search *s = user;
+    if (s->found || strcmp(doc->kind_name, "PortolanHost") ||
+        strcmp(doc->api_version, "portolan/v1") || strcmp(doc->name, s->node))
+        return;
+    struct decoder d = { .tokens = doc->tokens,
+                         .mem = s->mem,
+                         .kind = doc->kind_name,
+                         .ns = "",
+                         .name = doc->name,
+                         .reterr_place = &s->place,
+                         .err = s->err };
+    s->found = true;
+    s->error = decoder_check(&d, doc);
+    if (!s->error)
+        s->error = decode_shape(&d, doc->root, &s->host, &host_shape);
+}
+
+int host_decode_file(const char *path, const char *node, struct arena *arena, struct host *ret,
+                     struct err *err)
+{
+    struct search search = { .node = node, .mem = arena, .err = err };
+    struct codec_handler handler = { &search, look_at };
+    struct place place = { 0 };
+    char *text;
+    size_t n;
+    int r = codec_read_file(path, &text, &n, err);
+    if (r)
+        return r;
+    r = codec_parse(text, n, codec_format(path), &handler, &place, err);
+    free(text);
+    if (!r && !search.found)
+        return err_set(err, ENOENT,
+                       "%s has no document of apiVersion portolan/v1 and kind PortolanHost whose "
+                       "metadata.name is %s: add one",
+                       path, node);
+    if (!r) {
+        r = search.error;
+        place = search.place;
+    }
+    if (r)
+        err_prefix(err, "%s:%u:%u", path, place.line, place.column);
+    else
+        *ret = search.host;
+    return r;
+}

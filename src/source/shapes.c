@@ -1,0 +1,461 @@
+/* The tables. Facts: docs/api.md for the kuport kinds, the Kubernetes API reference for the
+ * rest. */
+#include <errno.h>
+
+#include "source/shape.h"
+#include "source/tokens.h"
+
+#define AT(type, member)  .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
+#define N(type, member)   .count = offsetof(type, member)
+#define HAS(type, member) .has = offsetof(type, member)
+#define PORT              .type = FIELD_INT, .min = 1, .max = 65535
+#define END          \
+    {                \
+        .name = NULL \
+    }
+
+/* ---- metadata ---- */
+
+static const struct field meta_fields[] = {
+    { "annotations", FIELD_PAIRS, AT(struct meta, annotations.v), N(struct meta, annotations.n) },
+    { "creationTimestamp", FIELD_TIME, AT(struct meta, creation) },
+    { "generation", FIELD_INT, AT(struct meta, generation), .max = INT64_MAX },
+    { "labels", FIELD_PAIRS, AT(struct meta, labels.v), N(struct meta, labels.n) },
+    { "name", FIELD_STRING, AT(struct meta, name), .flags = REQUIRED, .check = check_subdomain },
+    { "namespace", FIELD_STRING, AT(struct meta, ns), .check = check_label },
+    { "resourceVersion", FIELD_STRING, AT(struct meta, resource_version) },
+    { "uid", FIELD_STRING, AT(struct meta, uid) },
+    END,
+};
+static const struct shape meta_shape = { meta_fields, 0, NULL };
+
+#define METADATA                                                                   \
+    {                                                                              \
+        "metadata", FIELD_OBJECT, .offset = offsetof(struct object, meta),         \
+                                  .flags = REQUIRED | ALWAYS, .shape = &meta_shape \
+    }
+
+/* ---- Node ---- */
+
+static int get_addresses(struct decoder *d, uint32_t at, void *base)
+{
+    struct node *node = base;
+    const struct tokens *t = d->tokens;
+    if (t->v.v[at].type != TOKEN_LIST)
+        return decoder_refuse(d, at, "a list");
+    uint32_t n = 0, e, i = at + 1;
+    while ((e = token_next(t, &i)))
+        n++;
+    node->internal_ips = arena_new_array(d->mem, n, struct ip);
+    uint32_t index = 0;
+    for (i = at + 1; (e = token_next(t, &i)); index++) {
+        size_t path = decoder_push_index(d, index);
+        if (t->v.v[e].type != TOKEN_MAP)
+            return decoder_refuse(d, e, "a map of type and address");
+        uint32_t type = token_find(t, e, "type"), address = token_find(t, e, "address");
+        if (type && address && token_is(t, type, "InternalIP")) {
+            decoder_push_key(d, "address");
+            const char *s;
+            int r = decode_string(d, address, "an IP address", &s);
+            if (r)
+                return r;
+            if (!ip_parse(s, &node->internal_ips[node->n_internal_ips++]))
+                return decoder_refuse(d, address, "an IP address");
+        }
+        decoder_pop(d, path);
+    }
+    return 0;
+}
+
+static void put_addresses(struct writer *w, const void *base)
+{
+    const struct node *node = base;
+    char text[IP_TEXT_MAX];
+    writer_list(w);
+    for (uint32_t i = 0; i < node->n_internal_ips; i++) {
+        writer_map(w);
+        writer_key(w, "address");
+        writer_string(w, ip_format(&node->internal_ips[i], text));
+        writer_key(w, "type");
+        writer_string(w, "InternalIP");
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+}
+
+static bool no_addresses(const void *base)
+{
+    return !((const struct node *)base)->n_internal_ips;
+}
+
+static const struct custom addresses = { "a list", get_addresses, put_addresses, no_addresses };
+static const struct field node_status_fields[] = {
+    { "addresses", FIELD_CUSTOM, .custom = &addresses },
+    END,
+};
+static const struct shape node_status_shape = { node_status_fields, 0, NULL };
+static const struct field node_fields[] = {
+    METADATA,
+    { "status", FIELD_OBJECT, .shape = &node_status_shape },
+    END,
+};
+static const struct shape node_shape = { node_fields, sizeof(struct node), NULL };
+
+/* ---- Namespace ---- */
+
+static const struct field namespace_fields[] = { METADATA, END };
+static const struct shape namespace_shape = { namespace_fields, sizeof(struct namespace), NULL };
+
+/* ---- Service ---- */
+
+static const struct name_value protocols[] = {
+    { "TCP", L4_TCP }, { "UDP", L4_UDP }, { "SCTP", L4_SCTP }, { NULL, 0 }
+};
+
+static const struct field service_port_fields[] = {
+    { "name", FIELD_STRING, AT(struct service_port, name) },
+    { "port", PORT, AT(struct service_port, port), .flags = REQUIRED },
+    { "protocol", FIELD_ENUM, AT(struct service_port, protocol), .initial = L4_TCP,
+      .names = protocols },
+    END,
+};
+static const struct shape service_port_shape = { service_port_fields, sizeof(struct service_port),
+                                                 NULL };
+static const struct field service_spec_fields[] = {
+    { "ports", FIELD_LIST, AT(struct service, ports), N(struct service, n_ports),
+      .shape = &service_port_shape },
+    END,
+};
+static const struct shape service_spec_shape = { service_spec_fields, 0, NULL };
+static const struct field service_fields[] = {
+    METADATA,
+    { "spec", FIELD_OBJECT, .shape = &service_spec_shape },
+    END,
+};
+static const struct shape service_shape = { service_fields, sizeof(struct service), NULL };
+
+/* ---- EndpointSlice ---- */
+
+static const struct name_value families[] = {
+    { "IPv4", IP_V4 }, { "IPv6", IP_V6 }, { "FQDN", IP_NONE }, { NULL, 0 }
+};
+
+static const struct field conditions_fields[] = {
+    { "ready", FIELD_BOOL, AT(struct endpoint, ready), .flags = ALWAYS, .initial = true },
+    { "serving", FIELD_BOOL, AT(struct endpoint, serving), .flags = ALWAYS, .initial = true },
+    { "terminating", FIELD_BOOL, AT(struct endpoint, terminating), .flags = ALWAYS },
+    END,
+};
+static void finish_conditions(void *base, uint32_t seen)
+{
+    struct endpoint *e = base;
+    if (!(seen & 2))
+        e->serving = e->ready;
+}
+
+static const struct shape conditions_shape = { conditions_fields, 0, finish_conditions };
+
+static const struct field target_fields[] = {
+    { "kind", FIELD_STRING, AT(struct endpoint, target_kind) },
+    { "name", FIELD_STRING, AT(struct endpoint, target_name) },
+    { "namespace", FIELD_STRING, AT(struct endpoint, target_ns) },
+    END,
+};
+static const struct shape target_shape = { target_fields, 0, NULL };
+
+static const struct field endpoint_fields[] = {
+    { "addresses", FIELD_STRINGS, AT(struct endpoint, addresses), .flags = REQUIRED | ALWAYS },
+    { "conditions", FIELD_OBJECT, .shape = &conditions_shape },
+    { "nodeName", FIELD_STRING, AT(struct endpoint, node_name) },
+    { "targetRef", FIELD_OBJECT, .shape = &target_shape },
+    { "zone", FIELD_STRING, AT(struct endpoint, zone) },
+    END,
+};
+static const struct shape endpoint_shape = { endpoint_fields, sizeof(struct endpoint), NULL };
+
+static const struct field endpoint_port_fields[] = {
+    { "name", FIELD_STRING, AT(struct endpoint_port, name) },
+    { "port", PORT, AT(struct endpoint_port, port) },
+    { "protocol", FIELD_ENUM, AT(struct endpoint_port, protocol), .initial = L4_TCP,
+      .names = protocols },
+    END,
+};
+static const struct shape endpoint_port_shape = { endpoint_port_fields,
+                                                  sizeof(struct endpoint_port), NULL };
+
+static const struct field slice_fields[] = {
+    { "addressType", FIELD_ENUM, AT(struct endpoint_slice, family), .flags = REQUIRED,
+      .names = families },
+    METADATA,
+    { "endpoints", FIELD_LIST, AT(struct endpoint_slice, endpoints),
+      N(struct endpoint_slice, n_endpoints), .shape = &endpoint_shape },
+    { "ports", FIELD_LIST, AT(struct endpoint_slice, ports), N(struct endpoint_slice, n_ports),
+      .shape = &endpoint_port_shape },
+    END,
+};
+
+static void finish_slice(void *base, uint32_t seen)
+{
+    (void)seen;
+    struct endpoint_slice *s = base;
+    s->service = label_value(&s->o.meta.labels, "kubernetes.io/service-name");
+}
+
+static const struct shape slice_shape = { slice_fields, sizeof(struct endpoint_slice),
+                                          finish_slice };
+
+/* ---- metav1.Condition ---- */
+
+static const struct name_value tristates[] = {
+    { "True", TRI_TRUE }, { "False", TRI_FALSE }, { "Unknown", TRI_UNKNOWN }, { NULL, 0 }
+};
+
+static const struct field condition_fields[] = {
+    { "type", FIELD_STRING, AT(struct condition, type), .flags = REQUIRED | ALWAYS },
+    { "status", FIELD_ENUM, AT(struct condition, status), .flags = REQUIRED, .names = tristates },
+    { "reason", FIELD_STRING, AT(struct condition, reason), .flags = ALWAYS },
+    { "message", FIELD_STRING, AT(struct condition, message), .flags = ALWAYS },
+    { "observedGeneration", FIELD_INT, AT(struct condition, observed_generation),
+      .max = INT64_MAX },
+    { "lastTransitionTime", FIELD_TIME, AT(struct condition, last_transition) },
+    END,
+};
+static const struct shape condition_shape = { condition_fields, sizeof(struct condition), NULL };
+
+/* ---- PortMap ---- */
+
+static const struct name_value mapping_protocols[] = { { "TCP", L4_TCP },
+                                                       { "UDP", L4_UDP },
+                                                       { NULL, 0 } };
+
+static const struct field service_ref_fields[] = {
+    { "name", FIELD_STRING, AT(struct portmap, service_name), .flags = REQUIRED | ALWAYS },
+    { "port", FIELD_STRING, AT(struct portmap, service_port), .flags = REQUIRED | ALWAYS },
+    END,
+};
+static const struct shape service_ref_shape = { service_ref_fields, 0, NULL };
+
+static const struct field portmap_spec_fields[] = {
+    { "className", FIELD_STRING, AT(struct portmap, class_name), .flags = REQUIRED | ALWAYS },
+    { "protocol", FIELD_ENUM, AT(struct portmap, protocol), .flags = REQUIRED,
+      .names = mapping_protocols },
+    { "port", PORT, AT(struct portmap, port), .flags = REQUIRED },
+    { "endPort", PORT, AT(struct portmap, end_port), HAS(struct portmap, has_end_port) },
+    { "interfaces", FIELD_STRINGS, AT(struct portmap, interfaces), .check = check_interface },
+    { "serviceRef", FIELD_OBJECT, .flags = REQUIRED | ALWAYS, .shape = &service_ref_shape },
+    END,
+};
+
+static void finish_portmap_spec(void *base, uint32_t seen)
+{
+    (void)seen;
+    struct portmap *m = base;
+    if (!m->has_end_port)
+        m->end_port = m->port;
+}
+
+static const struct shape portmap_spec_shape = { portmap_spec_fields, 0, finish_portmap_spec };
+
+static const struct field portmap_endpoint_fields[] = {
+    { "node", FIELD_STRING, AT(struct portmap, status.endpoint_node), .flags = ALWAYS },
+    { "address", FIELD_STRING, AT(struct portmap, status.endpoint_address), .flags = ALWAYS },
+    END,
+};
+static const struct shape portmap_endpoint_shape = { portmap_endpoint_fields, 0, NULL };
+
+static const struct field published_fields[] = {
+    { "node", FIELD_STRING, AT(struct published, node), .flags = ALWAYS },
+    { "interface", FIELD_STRING, AT(struct published, interface), .flags = ALWAYS },
+    { "address", FIELD_STRING, AT(struct published, address), .flags = ALWAYS },
+    END,
+};
+static const struct shape published_shape = { published_fields, sizeof(struct published), NULL };
+
+static const struct field portmap_status_fields[] = {
+    { "endpoint", FIELD_OBJECT, HAS(struct portmap, status.has_endpoint),
+      .shape = &portmap_endpoint_shape },
+    { "published", FIELD_LIST, AT(struct portmap, status.published),
+      N(struct portmap, status.n_published), .shape = &published_shape },
+    { "observedGeneration", FIELD_INT, AT(struct portmap, status.observed_generation),
+      .max = INT64_MAX },
+    { "conditions", FIELD_LIST, AT(struct portmap, status.conditions.v),
+      N(struct portmap, status.conditions.n), .flags = SORTED, .shape = &condition_shape },
+    END,
+};
+static const struct shape portmap_status_shape = { portmap_status_fields, 0, NULL };
+
+static const struct field portmap_fields[] = {
+    METADATA,
+    { "spec", FIELD_OBJECT, .flags = REQUIRED | ALWAYS, .shape = &portmap_spec_shape },
+    { "status", FIELD_OBJECT, .flags = STATUS, .shape = &portmap_status_shape },
+    END,
+};
+static const struct shape portmap_shape = { portmap_fields, sizeof(struct portmap), NULL };
+
+/* ---- PortMapClass ---- */
+
+static const struct name_value serving_modes[] = { { "Single", SERVING_SINGLE },
+                                                   { "Multi", SERVING_MULTI },
+                                                   { NULL, 0 } };
+static const struct name_value return_modes[] = { { "Vxlan", RETURN_VXLAN },
+                                                  { "None", RETURN_NONE },
+                                                  { NULL, 0 } };
+
+static const struct field class_node_fields[] = {
+    { "interfaces", FIELD_STRINGS, AT(struct class_node, interfaces),
+      .flags = REQUIRED | NONEMPTY | ALWAYS, .check = check_interface },
+    END,
+};
+
+static void finish_class_node(void *base, uint32_t seen)
+{
+    (void)seen;
+    struct string_list *l = &((struct class_node *)base)->interfaces;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->n; i++) {
+        uint32_t j = 0;
+        while (j < n && strcmp(l->v[j], l->v[i]))
+            j++;
+        if (j == n)
+            l->v[n++] = l->v[i];
+    }
+    l->n = n;
+}
+
+static const struct shape class_node_shape = { class_node_fields, sizeof(struct class_node),
+                                               finish_class_node };
+
+static const struct field ports_fields[] = {
+    { "min", PORT, AT(struct portmap_class, port_min), .initial = 1 },
+    { "max", PORT, AT(struct portmap_class, port_max), .initial = 65535 },
+    { "reserved", FIELD_INTS, AT(struct portmap_class, reserved),
+      N(struct portmap_class, n_reserved), .min = 1, .max = 65535 },
+    END,
+};
+static const struct shape ports_shape = { ports_fields, 0, NULL };
+
+static const struct field requirement_fields[] = {
+    { "key", FIELD_STRING, AT(struct selector_requirement, key), .flags = REQUIRED | ALWAYS },
+    { "operator", FIELD_STRING, AT(struct selector_requirement, op), .flags = REQUIRED | ALWAYS },
+    { "values", FIELD_STRINGS, AT(struct selector_requirement, values) },
+    END,
+};
+static const struct shape requirement_shape = { requirement_fields,
+                                                sizeof(struct selector_requirement), NULL };
+
+static const struct field selector_fields[] = {
+    { "matchLabels", FIELD_PAIRS, AT(struct portmap_class, selector.match_labels.v),
+      N(struct portmap_class, selector.match_labels.n) },
+    { "matchExpressions", FIELD_LIST, AT(struct portmap_class, selector.expressions),
+      N(struct portmap_class, selector.n_expressions), .shape = &requirement_shape },
+    END,
+};
+static const struct shape selector_shape = { selector_fields, 0, NULL };
+
+static const struct field vxlan_fields[] = {
+    { "vni", FIELD_INT, AT(struct portmap_class, vni), .min = 1, .max = 0xffffff, .initial = 4242 },
+    { "port", PORT, AT(struct portmap_class, vxlan_port), .initial = 4790 },
+    { "subnet", FIELD_STRING, AT(struct portmap_class, subnet), .flags = ALWAYS,
+      .text = "169.254.77.0/24" },
+    { "subnet6", FIELD_STRING, AT(struct portmap_class, subnet6), .flags = ALWAYS,
+      .text = "fd64:f5ac:e961::/112" },
+    END,
+};
+static const struct shape vxlan_shape = { vxlan_fields, 0, NULL };
+
+static const struct field return_path_fields[] = {
+    { "mode", FIELD_ENUM, AT(struct portmap_class, return_mode), .flags = REQUIRED,
+      .names = return_modes },
+    { "vxlan", FIELD_OBJECT, .shape = &vxlan_shape },
+    END,
+};
+static const struct shape return_path_shape = { return_path_fields, 0, NULL };
+
+static const struct field class_spec_fields[] = {
+    { "nodes", FIELD_MAP, AT(struct portmap_class, nodes), N(struct portmap_class, n_nodes),
+      .flags = REQUIRED | NONEMPTY | ALWAYS, .shape = &class_node_shape },
+    { "servingMode", FIELD_ENUM, AT(struct portmap_class, serving_mode), .initial = SERVING_SINGLE,
+      .names = serving_modes },
+    { "ports", FIELD_OBJECT, .shape = &ports_shape },
+    { "namespaceSelector", FIELD_OBJECT, HAS(struct portmap_class, has_selector),
+      .shape = &selector_shape },
+    { "returnPath", FIELD_OBJECT, .flags = REQUIRED | ALWAYS, .shape = &return_path_shape },
+    END,
+};
+static const struct shape class_spec_shape = { class_spec_fields, 0, NULL };
+
+static int get_peers(struct decoder *d, uint32_t at, void *base)
+{
+    struct link_claim *c = base;
+    const struct tokens *t = d->tokens;
+    uint32_t i = at + 1, n = 0, e;
+    if (t->v.v[at].type != TOKEN_LIST)
+        return decoder_refuse(d, at, "a list of two node names");
+    while ((e = token_next(t, &i))) {
+        if (n == 2)
+            return decoder_refuse(d, e, "absent: a link has two ends");
+        int r = decode_string(d, e, "a node name", &c->peer[n++]);
+        if (r)
+            return r;
+    }
+    return n == 2 ? 0 : decoder_refuse(d, at, "a list of two node names");
+}
+
+static void put_peers(struct writer *w, const void *base)
+{
+    const struct link_claim *c = base;
+    writer_list(w);
+    writer_string(w, c->peer[0]);
+    writer_string(w, c->peer[1]);
+    writer_list_end(w);
+}
+
+static const struct custom peers = { "a list of two node names", get_peers, put_peers, NULL };
+static const struct field link_fields[] = {
+    { "key", FIELD_STRING, AT(struct link_claim, key), .flags = REQUIRED | ALWAYS },
+    { "peers", FIELD_CUSTOM, .flags = REQUIRED, .custom = &peers },
+    { "subnet", FIELD_STRING, AT(struct link_claim, subnet), .flags = ALWAYS },
+    { "slot", FIELD_INT, AT(struct link_claim, slot), .flags = REQUIRED | ALWAYS,
+      .max = UINT32_MAX },
+    { "unusedSince", FIELD_TIME, AT(struct link_claim, unused_since) },
+    END,
+};
+static const struct shape link_shape = { link_fields, sizeof(struct link_claim), NULL };
+
+static const struct field row_fields[] = {
+    { "name", FIELD_STRING, AT(struct node_row, name), .flags = REQUIRED | ALWAYS },
+    { "ready", FIELD_BOOL, AT(struct node_row, ready), .flags = ALWAYS },
+    { "message", FIELD_STRING, AT(struct node_row, message) },
+    { "underlayMTU", FIELD_INT, AT(struct node_row, underlay_mtu), .max = UINT32_MAX },
+    { "linkMTU", FIELD_INT, AT(struct node_row, link_mtu), .max = UINT32_MAX },
+    { "addresses", FIELD_PAIRS, AT(struct node_row, addresses), N(struct node_row, n_addresses) },
+    END,
+};
+static const struct shape row_shape = { row_fields, sizeof(struct node_row), NULL };
+
+static const struct field class_status_fields[] = {
+    { "links", FIELD_LIST, AT(struct portmap_class, status.links),
+      N(struct portmap_class, status.n_links), .flags = SORTED, .shape = &link_shape },
+    { "nodes", FIELD_LIST, AT(struct portmap_class, status.nodes),
+      N(struct portmap_class, status.n_nodes), .flags = SORTED, .shape = &row_shape },
+    { "observedGeneration", FIELD_INT, AT(struct portmap_class, status.observed_generation),
+      .max = INT64_MAX },
+    { "conditions", FIELD_LIST, AT(struct portmap_class, status.conditions.v),
+      N(struct portmap_class, status.conditions.n), .flags = SORTED, .shape = &condition_shape },
+    END,
+};
+static const struct shape class_status_shape = { class_status_fields, 0, NULL };
+
+static const struct field class_fields[] = {
+    METADATA,
+    { "spec", FIELD_OBJECT, .flags = REQUIRED | ALWAYS, .shape = &class_spec_shape },
+    { "status", FIELD_OBJECT, .flags = STATUS, .shape = &class_status_shape },
+    END,
+};
+static const struct shape class_shape = { class_fields, sizeof(struct portmap_class), NULL };
+
+const struct shape *const shape_of_kind[KIND_COUNT] = {
+    [KIND_NODE] = &node_shape,       [KIND_NAMESPACE] = &namespace_shape,
+    [KIND_SERVICE] = &service_shape, [KIND_ENDPOINTSLICE] = &slice_shape,
+    [KIND_PORTMAP] = &portmap_shape, [KIND_PORTMAPCLASS] = &class_shape,
+};

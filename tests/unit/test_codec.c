@@ -1,0 +1,342 @@
+#include "test.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "codec_help.h"
+
+#define CLASS(spec) \
+    "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMapClass\nmetadata: {name: c}\nspec:\n" spec
+#define MAPPING(spec) \
+    "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMap\nmetadata: {name: m}\nspec:\n  " spec
+#define GOOD_MAPPING \
+    MAPPING("{className: c, protocol: UDP, port: 3000, serviceRef: {name: s, port: p}}\n")
+
+static struct decoded yaml(const char *text)
+{
+    return decode(text, strlen(text), CODEC_YAML);
+}
+
+static void defaults_are_applied(void **state)
+{
+    (void)state;
+    struct decoded d = yaml(GOOD_MAPPING "---\n" CLASS(
+        "  nodes: {b: {interfaces: [y, x, y]}, a: {interfaces: [z]}}\n"
+        "  returnPath: {mode: None}\n  later: [1]\n") "---\n"
+                                                      "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n"
+                                                      "metadata: {name: e, labels: {kubernetes.io/service-name: s}}\n"
+                                                      "endpoints:\n- addresses: [10.0.0.1]\n- {addresses: [], conditions: {ready: false, "
+                                                      "terminating: null}}\nports: [{name: null, port: 80}]\n");
+    assert_int_equal(d.errors.n, 0);
+    assert_int_equal(d.objects.n, 3);
+    const struct portmap *m = (const void *)d.objects.v[0];
+    assert_string_equal(m->o.meta.ns, "default");
+    assert_int_equal(m->end_port, 3000);
+    assert_false(m->has_end_port);
+    assert_int_equal(m->protocol, L4_UDP);
+    assert_string_equal(m->status.endpoint_node, "");
+    const struct portmap_class *c = (const void *)d.objects.v[1];
+    assert_string_equal(c->o.meta.ns, "");
+    assert_int_equal(c->n_nodes, 2);
+    assert_string_equal(c->nodes[0].name, "a");
+    assert_int_equal(c->nodes[1].interfaces.n, 2);
+    assert_string_equal(c->nodes[1].interfaces.v[0], "y");
+    assert_int_equal(c->serving_mode, SERVING_SINGLE);
+    assert_int_equal(c->port_min, 1);
+    assert_int_equal(c->port_max, 65535);
+    assert_int_equal(c->vni, 4242);
+    assert_int_equal(c->vxlan_port, 4790);
+    assert_string_equal(c->subnet, "169.254.77.0/24");
+    assert_string_equal(c->subnet6, "fd64:f5ac:e961::/112");
+    assert_false(c->has_selector);
+    const struct endpoint_slice *e = (const void *)d.objects.v[2];
+    assert_string_equal(e->service, "s");
+    assert_true(e->endpoints[0].ready && e->endpoints[0].serving && !e->endpoints[0].terminating);
+    assert_false(e->endpoints[1].ready || e->endpoints[1].serving || e->endpoints[1].terminating);
+    assert_int_equal(e->ports[0].protocol, L4_TCP);
+    assert_string_equal(e->ports[0].name, "");
+    decoded_done(&d);
+}
+
+static void what_is_wrong_is_named_with_its_place(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        { MAPPING("{className: c, protocol: TCP, port: '80', serviceRef: {name: s, port: p}}"),
+          "5:39: PortMap default/m: spec.port is \"80\" (a string), must be an integer from 1 to "
+          "65535" },
+        { MAPPING("{className: c, protocol: TCP, port: 65536, serviceRef: {name: s, port: p}}"),
+          "5:39: PortMap default/m: spec.port is 65536 (an integer), must be an integer from 1 to "
+          "65535" },
+        { MAPPING("{className: c, protocol: SCTP, port: 1, serviceRef: {name: s, port: p}}"),
+          "5:28: PortMap default/m: spec.protocol is SCTP (a string), must be TCP or UDP" },
+        { MAPPING("{className: c, protocol: TCP, port: 1, serviceRef: {name: s, port: 80}}"),
+          "5:70: PortMap default/m: spec.serviceRef.port is 80 (an integer), must be a string: put "
+          "it in quotes" },
+        { MAPPING("{className: c, protocol: TCP, port: 1, serviceRef: {name: s}}"),
+          "5:54: PortMap default/m: spec.serviceRef.port is missing, must be a string" },
+        { MAPPING("{className: c, className: d}"),
+          "5:18: PortMap default/m: spec.className is given twice: keep one" },
+        { MAPPING("{className: c, protocol: TCP, port: 1, serviceRef: {name: s, port: p}, "
+                  "interfaces: [wt0, a/b]}"),
+          "5:92: PortMap default/m: spec.interfaces[1] is a/b (a string), must be an interface "
+          "name: 1 to 15 bytes without '/', ':' and white space" },
+        { "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMap\nmetadata: {name: m}\n",
+          "1:1: PortMap default/m: spec is missing, must be a map" },
+        { CLASS("  nodes: {}\n  returnPath: {mode: None}\n"),
+          "5:10: PortMapClass c: spec.nodes is a map, must be a map with at least one entry" },
+        { CLASS("  nodes: {a: {interfaces: [x]}}\n"),
+          "5:3: PortMapClass c: spec.returnPath is missing, must be a map" },
+        { CLASS("  nodes: {a: {interfaces: [x]}}\n  returnPath: {}\n"),
+          "6:15: PortMapClass c: spec.returnPath.mode is missing, must be Vxlan or None" },
+        { CLASS("  nodes: {a: {interfaces: [x]}}\n  returnPath: {mode: Vxlan, vxlan: {vni: "
+                "16777216}}\n"),
+          "6:42: PortMapClass c: spec.returnPath.vxlan.vni is 16777216 (an integer), must be an "
+          "integer from 1 to 16777215" },
+        { CLASS("  nodes: {a: {interfaces: [x]}, a: {interfaces: [x]}}\n"),
+          "5:10: PortMapClass c: spec.nodes is a map, must be a map whose keys differ from each "
+          "other" },
+        { CLASS("  ports: {reserved: [1, x]}\n"),
+          "5:25: PortMapClass c: spec.ports.reserved[1] is x (a string), must be an integer from 1 "
+          "to 65535" },
+        { "apiVersion: v1\nkind: Node\nmetadata: {name: A}\n",
+          "3:18: Node A: metadata.name is A (a string), must be a DNS name: a-z, 0-9, '-' and '.', "
+          "at most 253 characters" },
+        { "apiVersion: v1\nkind: Node\nmetadata: {}\n",
+          "3:11: Node without a name: metadata.name is missing, must be a DNS name: a-z, 0-9, '-' "
+          "and '.', at most 253 characters" },
+        { "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {addresses: [{type: "
+          "InternalIP, address: x}]}\n",
+          "4:50: Node a: status.addresses[0].address is x (a string), must be an IP address" },
+        { "apiVersion: v1\nkind: Node\nmetadata: {name: \"a\\0b\"}\n",
+          "3:18: Node without a name: metadata.name holds a NUL byte: take it out" },
+        { "apiVersion: v1\nkind: Node\nmetadata: {name: a, labels: &x {a: b}, annotations: *x}\n",
+          "3:53: Node a: a YAML alias (*name) is not supported: write out what it stands for" },
+        { "kind: Node\n", "1:1: Node without a name: apiVersion is missing, must be a string" },
+        { "- a\n",
+          "1:1: document without a name: it is a list, must be a map with apiVersion, kind and "
+          "metadata" },
+        { "a: b\n c: d\n", "2:3: not YAML: mapping values are not allowed in this context" },
+        { "a: [\n",
+          "2:1: not YAML: while parsing a flow node: did not find expected node content" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct decoded d = yaml(cases[i].text);
+        assert_int_equal(d.objects.n, 0);
+        assert_int_equal(d.errors.n, 1);
+        assert_string_equal(d.errors.v[0], cases[i].error);
+        decoded_done(&d);
+    }
+}
+
+static void one_bad_object_leaves_the_others(void **state)
+{
+    (void)state;
+    struct decoded d = yaml("---\n---\n" GOOD_MAPPING "---\n" MAPPING(
+        "{}\n") "---\n" GOOD_MAPPING
+                "---\napiVersion: apps/v1\nkind: Deployment\nspec: *nothing\n...\n");
+    assert_int_equal(d.objects.n, 2);
+    assert_int_equal(d.errors.n, 1);
+    assert_int_equal(d.unknown.n, 1);
+    assert_string_equal(d.unknown.v[0], "apps/v1 Deployment");
+    decoded_done(&d);
+}
+
+static void lists_are_read_item_by_item(void **state)
+{
+    (void)state;
+    static const char text[] = "apiVersion: v1\nitems:\n"
+                               "- apiVersion: v1\n  kind: Node\n  metadata: {name: a}\n"
+                               "- apiVersion: v1\n  kind: Node\n  metadata: {name: 5}\n"
+                               "- apiVersion: v1\n  kind: Namespace\n  metadata:\n    name: b\n"
+                               "    labels: {items: x}\n"
+                               "kind: List\nmetadata: {resourceVersion: ''}\n---\n"
+                               "apiVersion: v1\nkind: Node\nmetadata: {name: c}\n";
+    struct decoded d = yaml(text);
+    assert_int_equal(d.errors.n, 1);
+    assert_int_equal(d.objects.n, 3);
+    assert_string_equal(d.objects.v[1]->meta.name, "b");
+    assert_string_equal(label_value(&d.objects.v[1]->meta.labels, "items"), "x");
+    assert_string_equal(d.objects.v[2]->meta.name, "c");
+    decoded_done(&d);
+}
+
+static void json_has_places_too(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\n"
+        "  \"metadata\": {\"name\" : \"a\\\"\",\n\t\"labels\":{}}}\n"
+        "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n"
+        "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"name\":\"b\"}}]}"
+        "\n[1,]";
+    struct decoded d = decode(text, sizeof(text) - 1, CODEC_JSON);
+    assert_int_equal(d.objects.n, 1);
+    assert_int_equal(d.errors.n, 2);
+    assert_string_equal(d.errors.v[0],
+                        "2:25: Node a\": metadata.name is \"a\"\" (a string), must be "
+                        "a DNS name: a-z, 0-9, '-' and '.', at most 253 characters");
+    assert_string_equal(d.errors.v[1],
+                        "6:4: not JSON: parse error: unallowed token at this point in JSON text");
+    decoded_done(&d);
+}
+
+static void scalars_follow_the_core_schema(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *port;
+        int value; /* 0: refused */
+    } cases[] = { { "0x50", 80 },       { "0o120", 80 },
+                  { "+80", 80 },        { "080", 80 },
+                  { "80.0", 0 },        { "8e1", 0 },
+                  { "-1", 0 },          { "''", 0 },
+                  { "~", 0 },           { "!!str 80", 0 },
+                  { "!!int '80'", 80 }, { "! 80", 0 },
+                  { "!x 80", 80 },      { "99999999999999999999", 0 },
+                  { "[80]", 0 },        { "yes", 0 } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct buf b = { 0 };
+        buf_printf(&b,
+                   MAPPING("{className: yes, protocol: TCP, port: %s, serviceRef: {name: s, "
+                           "port: off}}\n"),
+                   cases[i].port);
+        struct decoded d = yaml(b.p);
+        assert_int_equal(d.objects.n, cases[i].value != 0);
+        if (cases[i].value)
+            assert_int_equal(((struct portmap *)d.objects.v[0])->port, cases[i].value);
+        decoded_done(&d);
+        buf_done(&b);
+    }
+}
+
+static void limits_hold(void **state)
+{
+    (void)state;
+    struct buf b = { 0 };
+    for (int i = 0; i < 100; i++)
+        buf_puts(&b, "[");
+    struct decoded d = decode(b.p, b.n, CODEC_JSON);
+    assert_string_equal(d.errors.v[0], "1:65: nested deeper than 64 levels");
+    decoded_done(&d);
+    d = decode(b.p, b.n, CODEC_YAML);
+    assert_string_equal(d.errors.v[0], "1:65: nested deeper than 64 levels");
+    decoded_done(&d);
+    buf_clear(&b);
+    buf_puts(&b, "[");
+    for (int i = 0; i < 500000; i++)
+        buf_puts(&b, "1,");
+    d = decode(b.p, b.n, CODEC_JSON);
+    assert_non_null(strstr(d.errors.v[0], "an object larger than 4 MiB or 400000 values"));
+    decoded_done(&d);
+    buf_done(&b);
+}
+
+static void a_host_is_read_from_a_file(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/test-codec-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    static const char text[] =
+        "apiVersion: portolan/v1\nkind: PortolanHost\nmetadata: {name: edge-a}\n"
+        "forwarding6: false\ninterfaces:\n"
+        "- {name: wt0, mtu: 1400, addresses: [100.64.0.1/32, 'fd00::1/128']}\n"
+        "- {name: eth0, up: false, default4: true, acceptRA: 2}\n---\n"
+        "apiVersion: portolan/v1\nkind: PortolanHost\nmetadata: {name: bad}\n"
+        "interfaces: [{name: x, addresses: [10.0.0.1]}]\n";
+    assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
+    close(fd);
+    struct arena mem = { 0 };
+    struct host h;
+    struct err err;
+    assert_int_equal(host_decode_file(path, "edge-a", &mem, &h, &err), 0);
+    assert_true(h.forwarding4 && !h.forwarding6 && h.ipv6);
+    assert_string_equal(h.forwarding4_error, "");
+    assert_int_equal(h.n_ifaces, 2);
+    assert_string_equal(h.ifaces[0].name, "eth0");
+    assert_int_equal(h.ifaces[0].mtu, 1500);
+    assert_int_equal(h.ifaces[0].accept_ra, 2);
+    assert_true(!h.ifaces[0].up && h.ifaces[0].default4 && h.ifaces[1].up);
+    assert_int_equal(h.ifaces[1].n_addresses, 2);
+    assert_int_equal(h.ifaces[1].addresses[0].prefix_len, 32);
+    assert_true(host_decode_file(path, "bad", &mem, &h, &err) < 0);
+    assert_non_null(strstr(err.text, ":12:36: PortolanHost bad: interfaces[0].addresses[0] is "
+                                     "10.0.0.1 (a string), must be an address with prefix"));
+    assert_true(host_decode_file(path, "none", &mem, &h, &err) < 0);
+    assert_non_null(strstr(err.text, "metadata.name is none"));
+    arena_done(&mem);
+    unlink(path);
+}
+
+static void yaml_is_written_as_kubectl_writes_it(void **state)
+{
+    (void)state;
+    struct decoded d = yaml(
+        "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMap\n"
+        "metadata: {name: m, namespace: games, generation: 2, creationTimestamp: "
+        "2026-01-02T03:04:05Z, labels: {b: 'true', a: 'x: y'}}\n"
+        "spec: {className: c, protocol: TCP, port: 80, endPort: 90, interfaces: [eth0], "
+        "serviceRef: {name: s, port: '80'}}\n"
+        "status: {endpoint: {node: a, address: 10.0.0.1}, published: [{node: a, interface: eth0}], "
+        "conditions: [{type: Accepted, status: 'True', reason: Valid}]}\n");
+    assert_int_equal(d.objects.n, 1);
+    struct buf b = { 0 };
+    struct writer *w = writer_yaml_new(&b);
+    encode_object(w, d.objects.v[0]);
+    writer_free(w);
+    assert_string_equal(b.p, "apiVersion: kuport.wlz.li/v1alpha1\n"
+                             "kind: PortMap\n"
+                             "metadata:\n"
+                             "  creationTimestamp: \"2026-01-02T03:04:05Z\"\n"
+                             "  generation: 2\n"
+                             "  labels:\n"
+                             "    a: 'x: y'\n"
+                             "    b: \"true\"\n"
+                             "  name: m\n"
+                             "  namespace: games\n"
+                             "spec:\n"
+                             "  className: c\n"
+                             "  protocol: TCP\n"
+                             "  port: 80\n"
+                             "  endPort: 90\n"
+                             "  interfaces:\n"
+                             "  - eth0\n"
+                             "  serviceRef:\n"
+                             "    name: s\n"
+                             "    port: \"80\"\n"
+                             "status:\n"
+                             "  endpoint:\n"
+                             "    node: a\n"
+                             "    address: 10.0.0.1\n"
+                             "  published:\n"
+                             "  - node: a\n"
+                             "    interface: eth0\n"
+                             "    address: \"\"\n"
+                             "  conditions:\n"
+                             "  - type: Accepted\n"
+                             "    status: \"True\"\n"
+                             "    reason: Valid\n"
+                             "    message: \"\"\n");
+    buf_done(&b);
+    decoded_done(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_applied),
+        cmocka_unit_test(what_is_wrong_is_named_with_its_place),
+        cmocka_unit_test(one_bad_object_leaves_the_others),
+        cmocka_unit_test(lists_are_read_item_by_item),
+        cmocka_unit_test(json_has_places_too),
+        cmocka_unit_test(scalars_follow_the_core_schema),
+        cmocka_unit_test(limits_hold),
+        cmocka_unit_test(a_host_is_read_from_a_file),
+        cmocka_unit_test(yaml_is_written_as_kubectl_writes_it),
+    };
+    return cmocka_run_group_tests_name("codec", tests, NULL, NULL);
+}
