@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGN         sizeof(max_align_t)
+#define ALIGN         sizeof(uint64_t)
 #define DEFAULT_CHUNK 4096
+#define CHUNK_MAX     (256 * 1024)
 
 struct arena_chunk {
     struct arena_chunk *next;
     size_t size, used;
-    max_align_t data[];
+    uint64_t data[];
 };
 
 static void out_of_memory(void)
@@ -50,13 +51,11 @@ char *xstrdup(const char *s)
     return memcpy(xmalloc(n), s, n);
 }
 
-void *arena_alloc(struct arena *a, size_t size)
+static void *alloc(struct arena *a, size_t size, size_t align)
 {
-    size = (size + ALIGN - 1) / ALIGN * ALIGN;
-    if (!size)
-        size = ALIGN;
     struct arena_chunk *c = a->head;
-    if (!c || c->size - c->used < size) {
+    size_t at = c ? (c->used + align - 1) / align * align : 0;
+    if (!c || at > c->size || c->size - at < size) {
         size_t want = a->chunk_size ? a->chunk_size : DEFAULT_CHUNK;
         if (want < size)
             want = size;
@@ -64,12 +63,18 @@ void *arena_alloc(struct arena *a, size_t size)
         fresh->size = want;
         fresh->next = c;
         a->head = c = fresh;
-        if (want < 256 * 1024)
-            a->chunk_size = want * 2;
+        at = 0;
+        /* A fifth at most lies idle: a cluster's objects, each an arena, live for days. */
+        if (want < CHUNK_MAX)
+            a->chunk_size = want + want / 4;
     }
-    void *p = (char *)c->data + c->used;
-    c->used += size;
-    return p;
+    c->used = at + size;
+    return (char *)c->data + at;
+}
+
+void *arena_alloc(struct arena *a, size_t size)
+{
+    return alloc(a, size ? size : 1, ALIGN);
 }
 
 void *arena_array(struct arena *a, size_t n, size_t size)
@@ -82,7 +87,7 @@ void *arena_array(struct arena *a, size_t n, size_t size)
 
 char *arena_strndup(struct arena *a, const char *s, size_t n)
 {
-    char *p = arena_alloc(a, n + 1);
+    char *p = alloc(a, n + 1, 1);
     memcpy(p, s, n);
     return p;
 }
@@ -99,7 +104,7 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    char *p = arena_alloc(a, n < 0 ? 1 : (size_t)n + 1);
+    char *p = alloc(a, n < 0 ? 1 : (size_t)n + 1, 1);
     if (n >= 0)
         vsnprintf(p, (size_t)n + 1, fmt, again);
     va_end(again);

@@ -1,8 +1,9 @@
 /* Bump allocation with one lifetime.
  *
  * Everything allocated from an arena is freed by arena_done() or given back by
- * arena_reset(). Memory comes zeroed. Out of memory aborts the program (it is safe to
- * restart at any moment). A zeroed struct arena is a valid empty arena. */
+ * arena_reset(). Memory comes zeroed, aligned for pointers and 64-bit numbers; text is not
+ * aligned. Out of memory aborts the program (it is safe to restart at any moment). A zeroed
+ * struct arena is a valid empty arena. */
 #pragma once
 
 #include <stdarg.h>

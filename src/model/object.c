@@ -35,10 +35,10 @@ static size_t object_size(enum object_kind kind)
 void *object_new(enum object_kind kind)
 {
     /* Small first chunks: a cluster has tens of thousands of small objects. */
-    struct arena mem = { .chunk_size = object_size(kind) + 256 };
+    struct arena mem = { .chunk_size = object_size(kind) + 192 };
     struct object *o = arena_alloc(&mem, object_size(kind));
     o->mem = mem;
-    o->mem.chunk_size = 256;
+    o->mem.chunk_size = 128;
     o->meta =
         (struct meta){ .kind = kind, .ns = "", .name = "", .uid = "", .resource_version = "" };
     return o;

@@ -26,6 +26,23 @@ static void arena_gives_zeroed_memory_again_after_reset(void **state)
     arena_done(&a);
 }
 
+static void arena_packs_text_and_aligns_the_rest(void **state)
+{
+    (void)state;
+    struct arena a = { 0 };
+    const char *x = arena_strdup(&a, "abc"), *y = arena_strdup(&a, "d");
+    assert_ptr_equal(y, x + 4);
+    uint64_t *n = arena_new(&a, uint64_t);
+    assert_int_equal((uintptr_t)n % sizeof(*n), 0);
+    *n = UINT64_MAX;
+    assert_string_equal(x, "abc");
+    assert_string_equal(y, "d");
+    for (int i = 0; i < 10000; i++)
+        arena_alloc(&a, 100);
+    assert_in_range(arena_held(&a), 10000 * 100, 10000 * 104 * 5 / 4);
+    arena_done(&a);
+}
+
 static void map_keeps_what_a_model_array_keeps(void **state)
 {
     (void)state;
@@ -164,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_gives_zeroed_memory_again_after_reset),
+        cmocka_unit_test(arena_packs_text_and_aligns_the_rest),
         cmocka_unit_test(map_keeps_what_a_model_array_keeps),
         cmocka_unit_test(addresses_parse_strictly_and_print_canonically),
         cmocka_unit_test(prefixes_contain_overlap_and_add),
