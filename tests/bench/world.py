@@ -117,6 +117,7 @@ spec:
     {NODE}: {{interfaces: [{INTERFACE}]}}
   ports: {{min: 1024, max: 65535}}
   namespaceSelector: {{matchLabels: {{kuport.wlz.li/public: allowed}}}}
+  returnPath: {{mode: Vxlan}}
 """)
     return "---\n".join(texts)
 
