@@ -111,6 +111,14 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
     return p;
 }
 
+size_t arena_used(const struct arena *a)
+{
+    size_t sum = 0;
+    for (const struct arena_chunk *c = a->head; c; c = c->next)
+        sum += c->used;
+    return sum;
+}
+
 size_t arena_held(const struct arena *a)
 {
     size_t sum = 0;

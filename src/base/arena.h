@@ -22,7 +22,8 @@ void *arena_array(struct arena *a, size_t n, size_t size);
 char *arena_strdup(struct arena *a, const char *s);
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Bytes handed out and held, for metrics. */
+/* Bytes handed out, and bytes held for that. */
+size_t arena_used(const struct arena *a);
 size_t arena_held(const struct arena *a);
 /* Frees all but one chunk and empties it. */
 void arena_reset(struct arena *a);

@@ -32,16 +32,20 @@ static size_t object_size(enum object_kind kind)
     return sizeof(struct object);
 }
 
-void *object_new(enum object_kind kind)
+void *object_new_sized(enum object_kind kind, size_t bytes)
 {
-    /* Small first chunks: a cluster has tens of thousands of small objects. */
-    struct arena mem = { .chunk_size = object_size(kind) + 192 };
+    struct arena mem = { .chunk_size = bytes };
     struct object *o = arena_alloc(&mem, object_size(kind));
     o->mem = mem;
     o->mem.chunk_size = 128;
     o->meta =
         (struct meta){ .kind = kind, .ns = "", .name = "", .uid = "", .resource_version = "" };
     return o;
+}
+
+void *object_new(enum object_kind kind)
+{
+    return object_new_sized(kind, object_size(kind) + 192);
 }
 
 void object_free(struct object *o)

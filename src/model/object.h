@@ -221,6 +221,8 @@ struct portmap_class {
 
 /* Allocates a zeroed object of the kind, its own arena inside; all strings of meta are "". */
 void *object_new(enum object_kind kind);
+/* The same with room for `bytes` in one piece, the object itself included. */
+void *object_new_sized(enum object_kind kind, size_t bytes);
 /* Accepts NULL. */
 void object_free(struct object *o);
 /* Same content in every field the planner can see (resource_version included, uid too). */

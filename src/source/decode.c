@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -354,6 +355,16 @@ int decode_shape(struct decoder *d, uint32_t at, void *base, const struct shape 
     return get_fields(d, at, base, shape);
 }
 
+static int decode_into(struct decoder *d, const struct doc *doc, struct object *o)
+{
+    d->mem = &o->mem;
+    d->path_n = 0;
+    int r = decode_shape(d, doc->root, o, shape_of_kind[doc->kind]);
+    if (!r)
+        o->meta.ns = *doc->ns ? arena_strdup(&o->mem, doc->ns) : "";
+    return r;
+}
+
 int doc_decode(const struct doc *doc, bool with_status, struct object **ret,
                struct place *reterr_place, struct err *err)
 {
@@ -367,14 +378,14 @@ int doc_decode(const struct doc *doc, bool with_status, struct object **ret,
     int r = decoder_check(&d, doc);
     if (r)
         return r;
-    struct object *o = object_new(doc->kind);
-    d.mem = &o->mem;
-    r = decode_shape(&d, doc->root, o, shape_of_kind[doc->kind]);
-    if (r) {
-        object_free(o);
-        return r;
+    struct object *draft = object_new_sized(doc->kind, 4096);
+    r = decode_into(&d, doc, draft);
+    if (!r) {
+        /* A second time, into as much memory as it takes: objects are many and live long. */
+        *ret = object_new_sized(doc->kind, arena_used(&draft->mem));
+        r = decode_into(&d, doc, *ret);
+        assert(!r);
     }
-    o->meta.ns = *doc->ns ? arena_strdup(&o->mem, doc->ns) : "";
-    *ret = o;
-    return 0;
+    object_free(draft);
+    return r;
 }
