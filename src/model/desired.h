@@ -1,7 +1,7 @@
 /* What this node's kernel should hold, as values. Built by plan/, compared and applied by
  * kernel/. All arrays are sorted by the key named in their comment; strings live in the
  * plan's arena (groups keep their own). `owner` names the cause for messages:
- * "portmap/NS/NAME", "class/NAME link A/B" or "node". */
+ * "portmap/NS/NAME", "class/NAME link A/B", "node", or "node ipv6" for what IPv4 does not need. */
 #pragma once
 
 #include "model/nft.h"

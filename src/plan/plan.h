@@ -5,9 +5,11 @@
  * Two stages, because "Programmed" may only be said after the kernel has acknowledged:
  * plan_build() before the apply, plan_statuses() after it.
  *
- * A struct planner remembers per-mapping results keyed by what went into them; with
- * snapshot.changes_known it redoes only what the changes can touch. Incremental and full
- * give the same bytes (tests/property). Behaviour: docs/api.md and each file's head. */
+ * A struct planner remembers what it found for each mapping; with snapshot.changes_known it
+ * redoes only what the changes can touch, and keeps pointers into the objects that did not
+ * change: objects replaced or removed must stay readable until plan_build() returns.
+ * Incremental and full give the same bytes (tests/property). Behaviour: docs/api.md. Next:
+ * plan/internal.h, which tells the stages of a pass. */
 #pragma once
 
 #include "model/desired.h"

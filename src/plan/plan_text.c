@@ -1,0 +1,178 @@
+#include "plan/plan_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "model/nft_text.h"
+
+static const char *prefix_text(const struct ip_prefix *p, char out[static IP_PREFIX_TEXT_MAX])
+{
+    if (p->len)
+        return ip_prefix_format(p, out);
+    snprintf(out, IP_PREFIX_TEXT_MAX, "default");
+    return out;
+}
+
+static void put_groups(const struct desired *d, struct buf *out)
+{
+    for (size_t i = 0; i < d->n_groups; i++) {
+        const struct nft_group *g = d->groups[i];
+        for (uint32_t j = 0; j < g->n; j++) {
+            buf_printf(out, "element %s %s { ", g->owner, nft_set_defs[g->elems[j]->set].name);
+            nft_text_elem(out, g->elems[j]);
+            buf_puts(out, " }\n");
+        }
+    }
+}
+
+static void put_links(const struct desired *d, struct buf *out)
+{
+    char text[IP_TEXT_MAX], remote[IP_TEXT_MAX];
+    for (size_t i = 0; i < d->n_links; i++) {
+        const struct desired_link *l = &d->links[i];
+        buf_printf(out, "link %s vni %u port %u local %s remote %s mtu %u", l->name, l->vni,
+                   l->port, ip_format(&l->local, text), ip_format(&l->remote, remote), l->mtu);
+        buf_printf(out, " mac %02x:%02x:%02x:%02x:%02x:%02x alias \"%s\"\n", l->mac[0], l->mac[1],
+                   l->mac[2], l->mac[3], l->mac[4], l->mac[5], l->alias);
+    }
+    for (size_t i = 0; i < d->n_addrs; i++)
+        buf_printf(out, "address %s %s/%u\n", d->addrs[i].ifname, ip_format(&d->addrs[i].ip, text),
+                   d->addrs[i].prefix_len);
+}
+
+static void put_routes(const struct desired *d, struct buf *out)
+{
+    char text[IP_PREFIX_TEXT_MAX], via[IP_TEXT_MAX];
+    for (size_t i = 0; i < d->n_routes; i++) {
+        const struct desired_route *r = &d->routes[i];
+        bool unreachable = r->type == ROUTE_UNREACHABLE;
+        buf_printf(out, "route IPv%u %s%s table %u", r->dst.ip.family,
+                   unreachable ? "unreachable " : "", prefix_text(&r->dst, text), r->table);
+        if (r->via.family)
+            buf_printf(out, " via %s", ip_format(&r->via, via));
+        if (*r->ifname)
+            buf_printf(out, " dev %s", r->ifname);
+        buf_puts(out, "\n");
+    }
+}
+
+static void put_rules(const struct desired *d, struct buf *out)
+{
+    char text[IP_PREFIX_TEXT_MAX];
+    for (size_t i = 0; i < d->n_rules; i++) {
+        const struct desired_rule *r = &d->rules[i];
+        buf_printf(out, "rule IPv%u %u: fwmark 0x%x", r->family, r->priority, r->fwmark);
+        if (r->has_dst)
+            buf_printf(out, " to %s", prefix_text(&r->dst, text));
+        buf_printf(out, " lookup %u\n", r->table);
+    }
+    for (size_t i = 0; i < d->n_sysctls; i++)
+        buf_printf(out, "sysctl %s = %s\n", d->sysctls[i].path, d->sysctls[i].value);
+}
+
+static void put_conditions(const char *what, const struct condition_list *l, struct buf *out)
+{
+    static const char *const status[] = {
+        [TRI_UNKNOWN] = "Unknown", [TRI_FALSE] = "False", [TRI_TRUE] = "True"
+    };
+    for (uint32_t i = 0; i < l->n; i++) {
+        const struct condition *c = &l->v[i];
+        buf_printf(out, "%s %s=%s %s since %" PRId64, what, c->type, status[c->status], c->reason,
+                   c->last_transition);
+        if (*c->message)
+            buf_printf(out, ": %s", c->message);
+        buf_puts(out, "\n");
+    }
+}
+
+static void put_portmap(const struct status_write *w, struct buf *out)
+{
+    const struct portmap_status *s = &w->portmap;
+    struct buf what = { 0 };
+    buf_printf(&what, "status PortMap %s/%s", w->ns, w->name);
+    buf_printf(out, "%s observedGeneration %" PRId64 "\n", buf_str(&what), s->observed_generation);
+    if (s->has_endpoint)
+        buf_printf(out, "%s endpoint %s %s\n", buf_str(&what), s->endpoint_node,
+                   s->endpoint_address);
+    for (uint32_t i = 0; i < s->n_published; i++)
+        buf_printf(out, "%s published %s %s %s\n", buf_str(&what), s->published[i].node,
+                   s->published[i].interface,
+                   *s->published[i].address ? s->published[i].address : "-");
+    put_conditions(buf_str(&what), &s->conditions, out);
+    buf_done(&what);
+}
+
+static void put_row(const struct status_write *w, struct buf *out)
+{
+    const struct node_row *r = &w->row;
+    buf_printf(out, "status PortMapClass %s node %s %s underlayMTU %u linkMTU %u", w->name, r->name,
+               r->ready ? "ready" : "not ready", r->underlay_mtu, r->link_mtu);
+    for (uint32_t i = 0; i < r->n_addresses; i++)
+        buf_printf(out, " %s=%s", r->addresses[i].interface, r->addresses[i].address);
+    if (*r->message)
+        buf_printf(out, ": %s", r->message);
+    buf_puts(out, "\n");
+}
+
+static void put_claims(const struct status_write *w, struct buf *out)
+{
+    buf_printf(out, "status PortMapClass %s links %u\n", w->name, w->n_links);
+    for (uint32_t i = 0; i < w->n_links; i++) {
+        const struct link_claim *l = &w->links[i];
+        buf_printf(out, "status PortMapClass %s link %s slot %u subnet %s", w->name, l->key,
+                   l->slot, l->subnet);
+        if (l->unused_since)
+            buf_printf(out, " unusedSince %" PRId64, l->unused_since);
+        buf_puts(out, "\n");
+    }
+}
+
+static void put_class(const struct status_write *w, struct buf *out)
+{
+    struct buf what = { 0 };
+    buf_printf(&what, "status PortMapClass %s", w->name);
+    buf_printf(out, "%s observedGeneration %" PRId64 "\n", buf_str(&what), w->observed_generation);
+    put_conditions(buf_str(&what), &w->conditions, out);
+    for (uint32_t i = 0; i < w->drop_rows.n; i++)
+        buf_printf(out, "%s drops node %s\n", buf_str(&what), w->drop_rows.v[i]);
+    buf_done(&what);
+}
+
+static void put_write(const struct status_write *w, struct buf *out)
+{
+    switch (w->kind) {
+    case WRITE_PORTMAP_STATUS:
+        put_portmap(w, out);
+        return;
+    case WRITE_CLASS_ROW:
+        put_row(w, out);
+        return;
+    case WRITE_CLASS_LINKS:
+        put_claims(w, out);
+        return;
+    case WRITE_CLASS_CONDITION:
+        put_class(w, out);
+        return;
+    }
+}
+
+static void put_problem(const struct problem *p, struct buf *out)
+{
+    buf_printf(out, "problem %s %s%s%s %s", kind_info[p->kind].kind, p->ns, *p->ns ? "/" : "",
+               p->name, p->field);
+    if (*p->value)
+        buf_printf(out, " \"%s\"", p->value);
+    buf_printf(out, " %s: %s\n", p->reason, p->message);
+}
+
+void plan_text(const struct plan *plan, const struct status_writes *writes, struct buf *out)
+{
+    put_groups(&plan->desired, out);
+    put_links(&plan->desired, out);
+    put_routes(&plan->desired, out);
+    put_rules(&plan->desired, out);
+    for (size_t i = 0; i < writes->n; i++)
+        put_write(&writes->v[i], out);
+    for (size_t i = 0; i < plan->problems.n; i++)
+        put_problem(&plan->problems.v[i], out);
+}

@@ -1,0 +1,474 @@
+/* A pass: what the changes can touch is done anew, everything else is remembered. */
+#include <stdio.h>
+
+#include "plan/internal.h"
+
+/* ---- the vectors of memos ---- */
+
+size_t memo_lower_bound(const struct memo_vec *v, const char *owner)
+{
+    size_t lo = 0, hi = v->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (strcmp(v->v[mid]->owner, owner) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static int service_cmp(const struct memo *m, const char *service, const char *owner)
+{
+    int c = strcmp(m->service, service);
+    return c ? c : strcmp(m->owner, owner);
+}
+
+static size_t service_lower_bound(const struct memo_vec *v, const char *service, const char *owner)
+{
+    size_t lo = 0, hi = v->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (service_cmp(v->v[mid], service, owner) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static char *join(const char *prefix, const char *a, const char *b)
+{
+    size_t n = strlen(prefix) + strlen(a) + strlen(b) + 2;
+    char *s = xmalloc(n);
+    snprintf(s, n, "%s%s/%s", prefix, a, b);
+    return s;
+}
+
+/* ---- one memo ---- */
+
+void memo_due(struct planner *p, struct memo *m)
+{
+    if (m->due)
+        return;
+    m->due = true;
+    vec_push(&p->due, m);
+}
+
+static void resolve_due(struct planner *p, struct memo *m)
+{
+    memo_due(p, m);
+    m->resolve = true;
+}
+
+static size_t group_lower_bound(const struct planner *p, const char *owner)
+{
+    size_t lo = 0, hi = p->groups.n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (strcmp(p->groups.v[mid]->owner, owner) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+void memo_set_group(struct planner *p, struct memo *m, struct nft_group *g)
+{
+    if (g && m->group && nft_group_equal(g, m->group)) {
+        nft_group_unref(g);
+        return;
+    }
+    size_t i = m->group || g ? group_lower_bound(p, m->owner) : 0;
+    if (m->group && g)
+        p->groups.v[i] = g;
+    else if (m->group)
+        vec_remove(&p->groups, i);
+    else if (g)
+        *vec_insert(&p->groups, i) = g;
+    if (m->group)
+        vec_push(&p->old_groups, m->group);
+    m->group = g;
+}
+
+static void set_problem(struct planner *p, struct memo *m, struct problem_box *box)
+{
+    if (!m->problem && !box)
+        return;
+    size_t i = memo_lower_bound(&p->troubled, m->owner);
+    if (m->problem && !box)
+        vec_remove(&p->troubled, i);
+    else if (!m->problem)
+        *vec_insert(&p->troubled, i) = m;
+    if (m->problem)
+        vec_push(&p->old_problems, m->problem);
+    m->problem = box;
+}
+
+/* A refused mapping is one node's problem to report: its status writer's. */
+static void find_problem(struct planner *p, struct memo *m)
+{
+    struct problem_box *box = NULL;
+    const char *writer = memo_accepted(m) ? NULL : status_writer(p, m);
+    if (writer && !strcmp(writer, p->snap->node)) {
+        box = xcalloc(1, sizeof(*box));
+        box->mem.chunk_size = 256;
+        struct verdict v = admission_verdict(m, &box->mem);
+        box->problem = (struct problem){ .kind = KIND_PORTMAP,
+                                         .ns = arena_strdup(&box->mem, m->pm->o.meta.ns),
+                                         .name = arena_strdup(&box->mem, m->pm->o.meta.name),
+                                         .field = v.field,
+                                         .value = arena_strdup(&box->mem, v.value),
+                                         .reason = v.reason,
+                                         .message = v.message };
+    }
+    set_problem(p, m, box);
+}
+
+static void set_portmap(struct planner *p, struct memo *m, const struct portmap *pm)
+{
+    m->pm = pm;
+    m->creation = pm->o.meta.creation;
+    m->proto_index = pm->protocol == L4_TCP ? 0 : pm->protocol == L4_UDP ? 1 : 2;
+    m->port = pm->port;
+    m->end = pm->has_end_port ? pm->end_port : pm->port;
+    char *service = join("", pm->o.meta.ns, pm->service_name);
+    if (m->service && !strcmp(m->service, service)) {
+        free(service);
+        return;
+    }
+    if (m->service && !p->full)
+        vec_remove(&p->by_service, service_lower_bound(&p->by_service, m->service, m->owner));
+    free(m->service);
+    m->service = service;
+    if (!p->full)
+        *vec_insert(&p->by_service, service_lower_bound(&p->by_service, service, m->owner)) = m;
+}
+
+static void memo_free(struct memo *m)
+{
+    if (m->problem) {
+        arena_done(&m->problem->mem);
+        free(m->problem);
+    }
+    nft_group_unref(m->group);
+    vec_done(&m->pairs);
+    vec_done(&m->ifaces[F4]);
+    vec_done(&m->ifaces[F6]);
+    free(m->service);
+    free(m->owner);
+    free(m);
+}
+
+/* Out of everything that counts or lists it; freed when the pass is over. */
+static void memo_retire(struct planner *p, struct memo *m)
+{
+    links_uncount(p, m);
+    portmap_withdraw(p, m);
+    memo_set_group(p, m, NULL);
+    set_problem(p, m, NULL);
+    status_forget(p, m);
+    if (!p->full)
+        vec_remove(&p->by_service, service_lower_bound(&p->by_service, m->service, m->owner));
+    m->gone = true;
+    vec_push(&p->removed, m);
+}
+
+/* ---- which memos ---- */
+
+static int by_owner(const void *x, const void *y)
+{
+    return strcmp((*(struct memo *const *)x)->owner, (*(struct memo *const *)y)->owner);
+}
+
+static int by_service(const void *x, const void *y)
+{
+    const struct memo *a = *(struct memo *const *)x, *b = *(struct memo *const *)y;
+    return service_cmp(a, b->service, b->owner);
+}
+
+/* Takes over the snapshot's mappings; keeps the memos of those that were there before. */
+static void take_all(struct planner *p)
+{
+    struct memo_vec old = p->memos;
+    memset(&p->memos, 0, sizeof(p->memos));
+    for (size_t i = 0; i < old.n; i++)
+        old.v[i]->pm = NULL;
+    for (size_t i = 0; i < p->snap->n_portmaps; i++) {
+        const struct portmap *pm = p->snap->portmaps[i];
+        char *owner = join("portmap/", pm->o.meta.ns, pm->o.meta.name);
+        size_t at = memo_lower_bound(&old, owner);
+        struct memo *m;
+        if (at < old.n && !strcmp(old.v[at]->owner, owner)) {
+            m = old.v[at];
+            free(owner);
+        } else {
+            m = xcalloc(1, sizeof(*m));
+            m->owner = owner;
+        }
+        set_portmap(p, m, pm);
+        vec_push(&p->memos, m);
+    }
+    for (size_t i = 0; i < old.n; i++)
+        if (!old.v[i]->pm)
+            memo_retire(p, old.v[i]);
+    vec_done(&old);
+    if (p->memos.n > 1)
+        qsort(p->memos.v, p->memos.n, sizeof(p->memos.v[0]), by_owner);
+    p->by_service.n = 0;
+    for (size_t i = 0; i < p->memos.n; i++)
+        vec_push(&p->by_service, p->memos.v[i]);
+    if (p->by_service.n > 1)
+        qsort(p->by_service.v, p->by_service.n, sizeof(p->by_service.v[0]), by_service);
+}
+
+static void begin_full(struct planner *p)
+{
+    classes_build(p);
+    for (size_t i = 0; i < p->pairs.n; i++)
+        p->pairs.v[i]->cls = class_find(p, p->pairs.v[i]->class_name);
+    take_all(p);
+    p->pairs_changed = p->answers_changed = true;
+    for (enum family_index f = F4; f < F_COUNT; f++) {
+        p->programs[f] = 0;
+        vec_reserve(&p->answers[f], p->snap->host->n_ifaces);
+        p->answers[f].n = p->snap->host->n_ifaces;
+        if (p->answers[f].n)
+            memset(p->answers[f].v, 0, p->answers[f].n * sizeof(p->answers[f].v[0]));
+    }
+    conflict_reset(p);
+    for (size_t i = 0; i < p->memos.n; i++) {
+        struct memo *m = p->memos.v[i];
+        for (enum family_index f = F4; f < F_COUNT; f++) {
+            m->counted[f] = false;
+            m->ifaces[f].n = 0;
+        }
+        resolve_due(p, m);
+    }
+}
+
+static void change_portmap(struct planner *p, const struct change *c)
+{
+    char *owner = join("portmap/", c->ns, c->name);
+    size_t at = memo_lower_bound(&p->memos, owner);
+    bool known = at < p->memos.n && !strcmp(p->memos.v[at]->owner, owner);
+    const struct portmap *pm = snapshot_portmap(p->snap, c->ns, c->name);
+    if (known)
+        conflict_forget(p, p->memos.v[at]);
+    if (known && !pm) {
+        struct memo *m = p->memos.v[at];
+        vec_remove(&p->memos, at);
+        memo_retire(p, m);
+    }
+    if (!known && pm) {
+        struct memo *m = xcalloc(1, sizeof(*m));
+        m->owner = xstrdup(owner);
+        *vec_insert(&p->memos, at) = m;
+    }
+    if (pm) {
+        set_portmap(p, p->memos.v[at], pm);
+        resolve_due(p, p->memos.v[at]);
+    }
+    free(owner);
+}
+
+static void change_slice(struct planner *p, const struct change *c)
+{
+    char *service = join("", c->ns, c->service);
+    size_t i = service_lower_bound(&p->by_service, service, "");
+    for (; i < p->by_service.n && !strcmp(p->by_service.v[i]->service, service); i++)
+        resolve_due(p, p->by_service.v[i]);
+    free(service);
+}
+
+static bool touches_everything(const struct snapshot *s)
+{
+    if (!s->changes_known || s->n_changes > 64 + s->n_portmaps / 8)
+        return true;
+    for (size_t i = 0; i < s->n_changes; i++) {
+        switch (s->changes[i].kind) {
+        case KIND_NODE:
+        case KIND_NAMESPACE:
+        case KIND_PORTMAPCLASS:
+            return true;
+        case KIND_SERVICE:
+        case KIND_ENDPOINTSLICE:
+        case KIND_PORTMAP:
+        case KIND_COUNT:
+            break;
+        }
+    }
+    return false;
+}
+
+static void begin_some(struct planner *p)
+{
+    for (size_t i = 0; i < p->snap->n_changes; i++) {
+        const struct change *c = &p->snap->changes[i];
+        if (c->kind == KIND_PORTMAP)
+            change_portmap(p, c);
+        else if (c->kind == KIND_ENDPOINTSLICE)
+            change_slice(p, c);
+    }
+}
+
+/* ---- the stages ---- */
+
+static void resolve_all(struct planner *p)
+{
+    for (size_t i = 0; i < p->due.n; i++) {
+        struct memo *m = p->due.v[i];
+        if (m->gone)
+            continue;
+        portmap_resolve(p, m);
+        conflict_enqueue(p, m);
+    }
+    conflict_settle(p);
+    for (size_t i = 0; i < p->due.n; i++)
+        if (!p->due.v[i]->gone)
+            links_count(p, p->due.v[i]);
+    if (!links_resolve(p) || p->full)
+        return;
+    for (size_t i = 0; i < p->memos.n; i++)
+        for (size_t j = 0; j < p->memos.v[i]->pairs.n; j++)
+            if (p->memos.v[i]->pairs.v[j].pair->changed)
+                memo_due(p, p->memos.v[i]);
+}
+
+static void program_all(struct planner *p)
+{
+    for (size_t i = 0; i < p->due.n; i++) {
+        struct memo *m = p->due.v[i];
+        m->due = m->resolve = false;
+        if (m->gone)
+            continue;
+        portmap_program(p, m);
+        find_problem(p, m);
+        status_enqueue(p, m);
+    }
+    p->due.n = 0;
+}
+
+static void free_old(struct planner *p)
+{
+    for (size_t i = 0; i < p->old_groups.n; i++)
+        nft_group_unref(p->old_groups.v[i]);
+    for (size_t i = 0; i < p->old_problems.n; i++) {
+        arena_done(&p->old_problems.v[i]->mem);
+        free(p->old_problems.v[i]);
+    }
+    p->old_groups.n = p->old_problems.n = 0;
+}
+
+static void free_removed(struct planner *p)
+{
+    for (size_t i = 0; i < p->removed.n; i++)
+        memo_free(p->removed.v[i]);
+    p->removed.n = 0;
+}
+
+/* ---- the result ---- */
+
+static void list_problems(const struct planner *p, struct pass *pass)
+{
+    pass->problems.n = 0;
+    const struct fabric *f = p->fabric;
+    size_t i = 0;
+    for (; i < f->problems.n && f->problems.v[i].kind < KIND_PORTMAP; i++)
+        vec_push(&pass->problems, f->problems.v[i]);
+    for (size_t j = 0; j < p->troubled.n; j++)
+        vec_push(&pass->problems, p->troubled.v[j]->problem->problem);
+    for (; i < f->problems.n; i++)
+        vec_push(&pass->problems, f->problems.v[i]);
+}
+
+static const struct plan *publish(struct planner *p, struct pass *pass)
+{
+    struct fabric *f = p->fabric;
+    fabric_unref(pass->fabric);
+    pass->fabric = f;
+    f->refs++;
+    pass->groups.n = 0;
+    vec_reserve(&pass->groups, p->groups.n + 1);
+    if (f->node)
+        vec_push(&pass->groups, f->node);
+    if (p->groups.n)
+        memcpy(pass->groups.v + pass->groups.n, p->groups.v, p->groups.n * sizeof(p->groups.v[0]));
+    pass->groups.n += p->groups.n;
+    list_problems(p, pass);
+    pass->plan = (struct plan){
+        .desired = { .groups = pass->groups.v,
+                     .n_groups = pass->groups.n,
+                     .links = f->links.v,
+                     .n_links = f->links.n,
+                     .addrs = f->addrs.v,
+                     .n_addrs = f->addrs.n,
+                     .routes = f->routes.v,
+                     .n_routes = f->routes.n,
+                     .rules = f->rules.v,
+                     .n_rules = f->rules.n,
+                     .sysctls = f->sysctls.v,
+                     .n_sysctls = f->sysctls.n },
+        .problems = { pass->problems.v, pass->problems.n },
+    };
+    return &pass->plan;
+}
+
+const struct plan *plan_build(struct planner *p, const struct snapshot *snap)
+{
+    free_old(p);
+    p->snap = snap;
+    p->full = !p->n_passes || touches_everything(snap);
+    p->full ? begin_full(p) : begin_some(p);
+    resolve_all(p);
+    program_all(p);
+    free_removed(p);
+    if (p->pairs_changed || p->answers_changed) {
+        struct fabric *f = fabric_build(p);
+        fabric_unref(p->fabric);
+        p->fabric = f;
+        p->pairs_changed = p->answers_changed = false;
+        p->classes_due = true;
+    }
+    return publish(p, &p->pass[p->n_passes++ % 2]);
+}
+
+/* ---- life ---- */
+
+struct planner *planner_new(void)
+{
+    return xcalloc(1, sizeof(struct planner));
+}
+
+void planner_free(struct planner *p)
+{
+    if (!p)
+        return;
+    free_old(p);
+    for (int i = 0; i < 2; i++) {
+        fabric_unref(p->pass[i].fabric);
+        vec_done(&p->pass[i].groups);
+        vec_done(&p->pass[i].problems);
+    }
+    fabric_unref(p->fabric);
+    links_done(p);
+    conflict_done(p);
+    for (size_t i = 0; i < p->memos.n; i++)
+        memo_free(p->memos.v[i]);
+    vec_done(&p->memos);
+    vec_done(&p->by_service);
+    vec_done(&p->due);
+    vec_done(&p->removed);
+    vec_done(&p->answers[F4]);
+    vec_done(&p->answers[F6]);
+    vec_done(&p->groups);
+    vec_done(&p->troubled);
+    vec_done(&p->old_groups);
+    vec_done(&p->old_problems);
+    vec_done(&p->status_queue);
+    vec_done(&p->writes);
+    arena_done(&p->status_mem);
+    arena_done(&p->class_mem);
+    free(p);
+}

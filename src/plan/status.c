@@ -1,0 +1,324 @@
+/* The status of each mapping, by the one node that writes it.
+ *
+ * A mapping is looked at again when a pass redid it, and until the snapshot shows what it
+ * should say. A list of refusals that differs from the last one has all looked at. */
+#include <stdio.h>
+
+#include "base/map.h"
+#include "plan/internal.h"
+
+struct fact { /* why a mapping is not programmed; reason NULL: it is */
+    const char *reason, *message;
+};
+
+const char *status_writer(const struct planner *p, const struct memo *m)
+{
+    if (m->cls && m->choice.node && class_accepting(m->cls, m->choice.node) >= 0)
+        return m->choice.node;
+    if (m->serving >= 0)
+        return m->cls->accepting[m->serving].name;
+    if (m->choice.node && snapshot_node(p->snap, m->choice.node))
+        return m->choice.node;
+    return p->snap->n_nodes ? p->snap->nodes[0]->o.meta.name : NULL;
+}
+
+void status_enqueue(struct planner *p, struct memo *m)
+{
+    if (m->queued)
+        return;
+    m->queued = true;
+    vec_push(&p->status_queue, m);
+}
+
+void status_forget(struct planner *p, struct memo *m)
+{
+    for (size_t i = 0; m->queued && i < p->status_queue.n; i++) {
+        if (p->status_queue.v[i] == m) {
+            p->status_queue.v[i] = p->status_queue.v[--p->status_queue.n];
+            m->queued = false;
+        }
+    }
+}
+
+/* ---- Programmed ---- */
+
+static struct fact no_endpoint(const struct memo *m, struct arena *a)
+{
+    const struct portmap *pm = m->pm;
+    return (struct fact){ "NoReadyEndpoint",
+                          arena_printf(a, "Service %s has no ready endpoint with %s port \"%s\"",
+                                       m->service, l4proto_name(pm->protocol), pm->service_port) };
+}
+
+static struct fact node_trouble(const struct memo *m, struct arena *a)
+{
+    if (m->serving < 0)
+        return (struct fact){ "NodeNotReady",
+                              arena_printf(a, "no node of class %s exists", m->pm->class_name) };
+    const struct accepting *n = &m->cls->accepting[m->serving];
+    if (!n->row)
+        return (struct fact){ "NodeNotReady",
+                              arena_printf(a, "node %s has not reported to class %s yet", n->name,
+                                           m->pm->class_name) };
+    if (!n->row->ready)
+        return (struct fact){ "NodeNotReady",
+                              arena_printf(a, "node %s: %s", n->name,
+                                           *n->row->message ? n->row->message : "not ready") };
+    if (!portmap_has_interface(m, (size_t)m->serving))
+        return (
+            struct fact){ "NoInterfaceOnNode",
+                          arena_printf(a, "class %s gives node %s none of the interfaces asked for",
+                                       m->pm->class_name, n->name) };
+    return (struct fact){ 0 };
+}
+
+static const char *pair_trouble(const struct memo *m, const struct pair *pair, struct arena *a)
+{
+    if (*pair->state.trouble)
+        return arena_strdup(a, pair->state.trouble);
+    if (!m->choice.t[F4].found && pair->state.local && !pair->state.v6)
+        return arena_printf(a, "link %s carries IPv4 only, and the Service is IPv6 only",
+                            pair->key);
+    return NULL;
+}
+
+static struct fact path_trouble(const struct memo *m, struct arena *a)
+{
+    const char *node, *why = NULL;
+    if (portmap_is_refused_by_none(m, &node))
+        why =
+            arena_printf(a,
+                         "node %s would need a return link to the pod's node %s, and class %s has "
+                         "returnPath.mode None",
+                         node, m->choice.node, m->pm->class_name);
+    for (size_t i = 0; i < m->pairs.n && !why; i++)
+        why = pair_trouble(m, m->pairs.v[i].pair, a);
+    if (!why && m->lane)
+        why = arena_printf(a,
+                           "%s already uses %s port %u on the link to node %s; another class, or "
+                           "another port, is needed",
+                           memo_key(m->lane), l4proto_name(m->pm->protocol),
+                           m->port > m->lane->port ? m->port : m->lane->port, m->choice.node);
+    return (struct fact){ why ? "ReturnPathUnavailable" : NULL, why };
+}
+
+static const struct refusal *find_refusal(const struct applied *applied, const char *owner)
+{
+    for (size_t lo = 0, hi = applied->n_refusals; lo < hi;) {
+        size_t mid = lo + (hi - lo) / 2;
+        int c = strcmp(applied->refusals[mid].owner, owner);
+        if (!c)
+            return &applied->refusals[mid];
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return NULL;
+}
+
+static struct fact refused(const struct planner *p, const struct memo *m,
+                           const struct applied *applied, struct arena *a)
+{
+    if (!applied->n_refusals)
+        return (struct fact){ 0 };
+    const struct refusal *r = find_refusal(applied, m->owner);
+    if (!r && m->group)
+        r = find_refusal(applied, "node");
+    for (size_t i = 0; i < m->pairs.n && !r; i++)
+        if (m->pairs.v[i].pair->state.local)
+            r = find_refusal(applied, link_owner(a, m->pairs.v[i].pair));
+    if (!r)
+        return (struct fact){ 0 };
+    return (struct fact){ "NodeNotReady",
+                          arena_printf(a, "node %s: %s: %s", p->snap->node, r->object, r->text) };
+}
+
+static struct fact find_fact(const struct planner *p, const struct memo *m,
+                             const struct applied *applied, struct arena *a)
+{
+    if (!m->choice.node)
+        return no_endpoint(m, a);
+    struct fact f = node_trouble(m, a);
+    if (!f.reason)
+        f = path_trouble(m, a);
+    const char *v6 = host_v6_trouble(p->snap->host);
+    if (!f.reason && !m->choice.t[F4].found && v6)
+        f = (struct fact){ "NodeNotReady", arena_printf(a, "node %s: IPv6 is not delivered: %s",
+                                                        p->snap->node, v6) };
+    return f.reason ? f : refused(p, m, applied, a);
+}
+
+/* ---- conditions ---- */
+
+struct condition condition_make(struct arena *a, const struct condition_list *old, const char *type,
+                                bool status, const char *reason, const char *message,
+                                int64_t generation, int64_t now)
+{
+    struct condition c = { .type = type,
+                           .status = status ? TRI_TRUE : TRI_FALSE,
+                           .reason = arena_strdup(a, reason),
+                           .message = arena_strdup(a, message),
+                           .observed_generation = generation,
+                           .last_transition = now };
+    const struct condition *was = condition_find(old, type);
+    if (was && was->status == c.status)
+        c.last_transition = was->last_transition;
+    return c;
+}
+
+static void put_conditions(const struct planner *p, const struct memo *m,
+                           const struct applied *applied, struct portmap_status *st,
+                           struct arena *a)
+{
+    const struct condition_list *old = &m->pm->status.conditions;
+    int64_t generation = m->pm->o.meta.generation, now = p->snap->now;
+    st->conditions.v = arena_new_array(a, 2, struct condition);
+    struct verdict v = admission_verdict(m, a);
+    st->conditions.v[st->conditions.n++] =
+        condition_make(a, old, "Accepted", memo_accepted(m), v.reason, v.message, generation, now);
+    if (!memo_accepted(m))
+        return;
+    struct fact f = find_fact(p, m, applied, a);
+    if (f.reason) {
+        st->conditions.v[st->conditions.n++] =
+            condition_make(a, old, "Programmed", false, f.reason, f.message, generation, now);
+    } else if (applied->acknowledged) {
+        st->conditions.v[st->conditions.n++] =
+            condition_make(a, old, "Programmed", true, "AllNodesReady", "", generation, now);
+    } else {
+        const struct condition *was = condition_find(old, "Programmed");
+        if (was)
+            st->conditions.v[st->conditions.n++] = *was;
+    }
+}
+
+/* ---- published ---- */
+
+static const struct ip *published_address(const struct planner *p, size_t iface,
+                                          enum family_index f)
+{
+    const struct host_iface *h = &p->snap->host->ifaces[iface];
+    uint8_t family = f == F4 ? IP_V4 : IP_V6;
+    const struct ip *second = NULL;
+    for (uint32_t i = 0; i < h->n_addresses; i++) {
+        const struct host_address *addr = &h->addresses[i];
+        if (addr->ip.family != family || !host_owns(p, iface, i))
+            continue;
+        if (!addr->temporary && !addr->deprecated)
+            return &addr->ip;
+        if (!second)
+            second = &addr->ip;
+    }
+    return second;
+}
+
+static void put_published(const struct planner *p, const struct memo *m, struct portmap_status *st,
+                          struct arena *a)
+{
+    const struct class_view *cls = m->cls;
+    if (!memo_accepted(m) || cls->self < 0 || cls->self != m->serving)
+        return;
+    const struct string_list *l = &cls->accepting[cls->self].spec->interfaces;
+    bool v6 = m->choice.t[F6].found && !host_v6_trouble(p->snap->host);
+    bool v4 = m->choice.t[F4].wanted;
+    st->published = arena_new_array(a, l->n * 2ul, struct published);
+    for (uint32_t i = 0; i < l->n; i++) {
+        if (!portmap_asks_for(m->pm, l->v[i]))
+            continue;
+        struct published row = { p->snap->node, arena_strdup(a, l->v[i]), "" };
+        uint32_t before = st->n_published;
+        for (enum family_index f = F4; f < F_COUNT; f++) {
+            bool wanted = f == F4 ? v4 : v6;
+            const struct ip *ip = wanted && cls->self_ifaces[i] >= 0
+                                      ? published_address(p, (size_t)cls->self_ifaces[i], f)
+                                      : NULL;
+            if (!ip)
+                continue;
+            row.address = ip_format(ip, arena_alloc(a, IP_TEXT_MAX));
+            st->published[st->n_published++] = row;
+        }
+        if (st->n_published == before)
+            st->published[st->n_published++] = row;
+    }
+}
+
+/* ---- all of them ---- */
+
+static struct portmap_status make_status(const struct planner *p, const struct memo *m,
+                                         const struct applied *applied, struct arena *a)
+{
+    struct portmap_status st = { .observed_generation = m->pm->o.meta.generation };
+    if (memo_accepted(m) && m->choice.node) {
+        st.has_endpoint = true;
+        st.endpoint_node = arena_strdup(a, m->choice.node);
+        st.endpoint_address = arena_strdup(a, m->choice.address);
+    }
+    put_published(p, m, &st, a);
+    put_conditions(p, m, applied, &st, a);
+    return st;
+}
+
+/* Appends the write if one is due; false when the mapping needs no further look. */
+static bool write_one(struct planner *p, struct memo *m, const struct applied *applied)
+{
+    const char *writer = status_writer(p, m);
+    if (!writer || strcmp(writer, p->snap->node))
+        return false;
+    struct arena *a = &p->status_mem;
+    struct portmap_status st = make_status(p, m, applied, a);
+    if (portmap_status_equal(&st, &m->pm->status))
+        return !applied->acknowledged; /* Programmed=True may be due then */
+    const struct meta *meta = &m->pm->o.meta;
+    vec_push(&p->writes,
+             (struct status_write){ .kind = WRITE_PORTMAP_STATUS,
+                                    .ns = arena_strdup(a, meta->ns),
+                                    .name = arena_strdup(a, meta->name),
+                                    .resource_version = arena_strdup(a, meta->resource_version),
+                                    .portmap = st });
+    return true;
+}
+
+static uint64_t refusals_hash(const struct applied *applied)
+{
+    uint64_t h = applied->n_refusals;
+    for (size_t i = 0; i < applied->n_refusals; i++) {
+        const struct refusal *r = &applied->refusals[i];
+        const char *const part[] = { r->owner, r->object, r->text };
+        for (int j = 0; j < 3; j++)
+            h = h * 31 + hash_bytes(part[j], strlen(part[j]));
+    }
+    return h;
+}
+
+static int by_namespace(const void *x, const void *y)
+{
+    const struct meta *a = &(*(struct memo *const *)x)->pm->o.meta;
+    const struct meta *b = &(*(struct memo *const *)y)->pm->o.meta;
+    int c = strcmp(a->ns, b->ns);
+    return c ? c : strcmp(a->name, b->name);
+}
+
+struct status_writes plan_statuses(struct planner *p, const struct snapshot *snap,
+                                   const struct applied *applied)
+{
+    arena_reset(&p->status_mem);
+    p->writes.n = 0;
+    p->snap = snap;
+    uint64_t hash = refusals_hash(applied);
+    for (size_t i = 0; hash != p->refusals_seen && i < p->memos.n; i++)
+        status_enqueue(p, p->memos.v[i]);
+    p->refusals_seen = hash;
+    if (p->status_queue.n > 1)
+        qsort(p->status_queue.v, p->status_queue.n, sizeof(p->status_queue.v[0]), by_namespace);
+    size_t kept = 0;
+    for (size_t i = 0; i < p->status_queue.n; i++) {
+        struct memo *m = p->status_queue.v[i];
+        m->queued = write_one(p, m, applied);
+        if (m->queued)
+            p->status_queue.v[kept++] = m;
+    }
+    p->status_queue.n = kept;
+    class_statuses(p);
+    return (struct status_writes){ p->writes.v, p->writes.n };
+}

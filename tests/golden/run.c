@@ -1,0 +1,160 @@
+/* Plans each case for each node and compares with expected.NODE.txt.
+ *
+ *   golden DIR [--update] [CASE...]     DIR is tests/golden
+ *
+ * A case is a folder with cluster.yaml, and hosts.yaml unless the one beside the cases will do.
+ * A node is planned for when it has a document in hosts.yaml, and what is planned is taken to
+ * have been acknowledged by the kernel. --update writes what is printed now. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "plan/plan_text.h"
+#include "source/codec.h"
+#include "store/store.h"
+
+#define NOW      1767355200 /* 2026-01-02T12:00:00Z */
+#define CNI_PORT 8472
+
+struct run {
+    bool update;
+    unsigned tests, failed;
+};
+
+struct load {
+    struct store *store;
+    bool bad;
+};
+
+static void upsert(void *user, struct object *obj)
+{
+    store_upsert(((struct load *)user)->store, obj);
+}
+
+static void note(void *user, bool is_error, const char *where, const char *text)
+{
+    ((struct load *)user)->bad |= is_error;
+    printf("# %s: %s\n", where, text);
+}
+
+static struct buf plan_node(const struct snapshot *base, const char *node, const struct host *host)
+{
+    struct snapshot snap = *base;
+    snap.node = node;
+    snap.host = host;
+    struct buf out = { 0 };
+    struct planner *p = planner_new();
+    const struct plan *plan = plan_build(p, &snap);
+    struct status_writes writes =
+        plan_statuses(p, &snap, &(struct applied){ .acknowledged = true });
+    plan_text(plan, &writes, &out);
+    planner_free(p);
+    return out;
+}
+
+static void show_difference(const char *path)
+{
+    printf("# %s differs; what is printed now is in %s.new\n", path, path);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    if (!f || fputs(text, f) < 0 || fclose(f))
+        printf("Bail out! %s: %s\n", path, strerror(errno));
+}
+
+static void compare(struct run *run, const char *dir, const char *node, const char *text)
+{
+    char path[600], fresh[620];
+    char *want = NULL;
+    size_t n;
+    snprintf(path, sizeof(path), "%s/expected.%s.txt", dir, node);
+    snprintf(fresh, sizeof(fresh), "%s.new", path);
+    if (run->update)
+        write_file(path, text);
+    bool same = !codec_read_file(path, &want, &n, NULL) && !strcmp(want, text);
+    free(want);
+    unlink(fresh);
+    if (!same) {
+        write_file(fresh, text);
+        show_difference(path);
+        run->failed++;
+    }
+    printf("%sok %u - %s %s\n", same ? "" : "not ", ++run->tests, strrchr(dir, '/') + 1, node);
+}
+
+static void run_nodes(struct run *run, const struct snapshot *snap, const char *dir,
+                      const char *hosts)
+{
+    for (size_t i = 0; i < snap->n_nodes; i++) {
+        struct arena mem = { 0 };
+        struct host host;
+        struct err err;
+        const char *node = snap->nodes[i]->o.meta.name;
+        int r = host_decode_file(hosts, node, &mem, &host, &err);
+        if (r && r != -ENOENT) {
+            printf("not ok %u - %s %s: %s\n", ++run->tests, dir, node, err.text);
+            run->failed++;
+        }
+        if (!r) {
+            struct buf out = plan_node(snap, node, &host);
+            compare(run, dir, node, buf_str(&out));
+            buf_done(&out);
+        }
+        arena_done(&mem);
+    }
+}
+
+static void run_case(struct run *run, const char *root, const char *name)
+{
+    char dir[500], cluster[520], hosts[520];
+    snprintf(dir, sizeof(dir), "%s/%s", root, name);
+    snprintf(cluster, sizeof(cluster), "%s/cluster.yaml", dir);
+    snprintf(hosts, sizeof(hosts), "%s/hosts.yaml", dir);
+    if (access(hosts, F_OK))
+        snprintf(hosts, sizeof(hosts), "%s/hosts.yaml", root);
+    struct load load = { store_new(), false };
+    struct source_sink sink = { .user = &load, .upsert = upsert, .note = note };
+    struct err err;
+    if (codec_load_file(cluster, &sink, &err) || load.bad) {
+        printf("not ok %u - %s: %s\n", ++run->tests, name, load.bad ? "bad objects" : err.text);
+        run->failed++;
+    } else {
+        struct snapshot snap = { .now = NOW, .cni_vxlan_port = CNI_PORT };
+        store_snapshot(load.store, &snap);
+        run_nodes(run, &snap, dir, hosts);
+    }
+    store_free(load.store);
+}
+
+static int is_case(const struct dirent *e)
+{
+    return e->d_type == DT_DIR && e->d_name[0] != '.';
+}
+
+int main(int argc, char **argv)
+{
+    struct run run = { 0 };
+    if (argc < 2) {
+        fprintf(stderr, "usage: golden DIR [--update] [CASE...]\n");
+        return 2;
+    }
+    int i = 2;
+    if (i < argc && !strcmp(argv[i], "--update")) {
+        run.update = true;
+        i++;
+    }
+    for (int j = i; j < argc; j++)
+        run_case(&run, argv[1], argv[j]);
+    struct dirent **list = NULL;
+    int n = i == argc ? scandir(argv[1], &list, is_case, alphasort) : 0;
+    for (int j = 0; j < n; j++) {
+        run_case(&run, argv[1], list[j]->d_name);
+        free(list[j]);
+    }
+    free(list);
+    printf("1..%u\n", run.tests);
+    return run.failed || !run.tests;
+}
