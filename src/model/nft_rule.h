@@ -37,25 +37,25 @@ enum nft_key {
 extern const enum nft_expr nft_keys[NFT_KEY_COUNT][3];
 
 enum nft_stmt_kind {
-    NFT_CT_STATE_NEW,   /* ct state new */
-    NFT_CT_STATUS_DNAT, /* ct status dnat */
-    NFT_CT_REPLY,       /* ct direction reply */
-    NFT_NFPROTO,        /* meta nfproto FAMILY */
-    NFT_L4PROTO,        /* meta l4proto PROTO */
-    NFT_TCP_SYN,        /* tcp flags & syn == syn */
-    NFT_IN,             /* KEY @SET */
-    NFT_NOT_IN,         /* KEY != @SET */
-    NFT_COUNTER,        /* counter */
-    NFT_JUMP,           /* jump CHAIN */
-    NFT_GOTO,           /* goto CHAIN */
-    NFT_RETURN,         /* return */
-    NFT_REJECT_RESET,   /* reject with tcp reset */
-    NFT_REJECT_PORT,    /* reject with icmpx port-unreachable */
-    NFT_SET_DADDR,      /* ip daddr set ADDRESS */
-    NFT_DNAT,           /* dnat ip to KEY map @SET: address, and port when the map has one */
-    NFT_SNAT_SADDR,     /* snat ip to ip saddr: claims the connection, changes nothing */
-    NFT_MARK,           /* meta mark set KEY map @SET */
-    NFT_MSS_TO_MTU,     /* tcp option maxseg size set rt mtu */
+    NFT_STMT_CT_STATE_NEW,   /* ct state new */
+    NFT_STMT_CT_STATUS_DNAT, /* ct status dnat */
+    NFT_STMT_CT_REPLY,       /* ct direction reply */
+    NFT_STMT_NFPROTO,        /* meta nfproto FAMILY */
+    NFT_STMT_L4PROTO,        /* meta l4proto PROTO */
+    NFT_STMT_TCP_SYN,        /* tcp flags & syn == syn */
+    NFT_STMT_IN,             /* KEY @SET */
+    NFT_STMT_NOT_IN,         /* KEY != @SET */
+    NFT_STMT_COUNTER,        /* counter */
+    NFT_STMT_JUMP,           /* jump CHAIN */
+    NFT_STMT_GOTO,           /* goto CHAIN */
+    NFT_STMT_RETURN,         /* return */
+    NFT_STMT_REJECT_RESET,   /* reject with tcp reset */
+    NFT_STMT_REJECT_PORT,    /* reject with icmpx port-unreachable */
+    NFT_STMT_SET_DADDR,      /* ip daddr set ADDRESS */
+    NFT_STMT_DNAT,           /* dnat ip to KEY map @SET: address, and port when the map has one */
+    NFT_STMT_SNAT_SADDR,     /* snat ip to ip saddr: claims the connection, changes nothing */
+    NFT_STMT_MARK,           /* meta mark set KEY map @SET */
+    NFT_STMT_MSS_TO_MTU,     /* tcp option maxseg size set rt mtu */
 };
 
 struct nft_stmt {

@@ -185,63 +185,63 @@ static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_
 {
     const char *ip = s->family == IP_V6 ? "ip6" : "ip";
     switch (s->kind) {
-    case NFT_CT_STATE_NEW:
+    case NFT_STMT_CT_STATE_NEW:
         buf_puts(b, "ct state new");
         break;
-    case NFT_CT_STATUS_DNAT:
+    case NFT_STMT_CT_STATUS_DNAT:
         buf_puts(b, "ct status dnat");
         break;
-    case NFT_CT_REPLY:
+    case NFT_STMT_CT_REPLY:
         buf_puts(b, "ct direction reply");
         break;
-    case NFT_NFPROTO:
+    case NFT_STMT_NFPROTO:
         buf_printf(b, "meta nfproto ipv%u", s->family);
         break;
-    case NFT_L4PROTO:
+    case NFT_STMT_L4PROTO:
         buf_printf(b, "meta l4proto %s", s->proto == L4_TCP ? "tcp" : "udp");
         break;
-    case NFT_TCP_SYN:
+    case NFT_STMT_TCP_SYN:
         buf_puts(b, "tcp flags & syn == syn");
         break;
-    case NFT_IN:
+    case NFT_STMT_IN:
         put_lookup(b, t, s, " ");
         break;
-    case NFT_NOT_IN:
+    case NFT_STMT_NOT_IN:
         put_lookup(b, t, s, " != ");
         break;
-    case NFT_COUNTER:
+    case NFT_STMT_COUNTER:
         buf_puts(b, "counter");
         break;
-    case NFT_JUMP:
+    case NFT_STMT_JUMP:
         buf_printf(b, "jump %s", s->text);
         break;
-    case NFT_GOTO:
+    case NFT_STMT_GOTO:
         buf_printf(b, "goto %s", s->text);
         break;
-    case NFT_RETURN:
+    case NFT_STMT_RETURN:
         buf_puts(b, "return");
         break;
-    case NFT_REJECT_RESET:
+    case NFT_STMT_REJECT_RESET:
         buf_puts(b, "reject with tcp reset");
         break;
-    case NFT_REJECT_PORT:
+    case NFT_STMT_REJECT_PORT:
         buf_puts(b, "reject with icmpx port-unreachable");
         break;
-    case NFT_SET_DADDR:
+    case NFT_STMT_SET_DADDR:
         buf_printf(b, "%s daddr set %s", ip, s->text);
         break;
-    case NFT_DNAT:
+    case NFT_STMT_DNAT:
         buf_printf(b, "dnat %s to ", ip);
         put_lookup(b, t, s, " map ");
         break;
-    case NFT_SNAT_SADDR:
+    case NFT_STMT_SNAT_SADDR:
         buf_printf(b, "snat %s to %s saddr", ip, ip);
         break;
-    case NFT_MARK:
+    case NFT_STMT_MARK:
         buf_puts(b, "meta mark set ");
         put_lookup(b, t, s, " map ");
         break;
-    case NFT_MSS_TO_MTU:
+    case NFT_STMT_MSS_TO_MTU:
         buf_puts(b, "tcp option maxseg size set rt mtu");
         break;
     }

@@ -10,25 +10,25 @@
 #include "model/nft_rule.h"
 
 /* clang-format off */
-#define CT_STATE_NEW    { .kind = NFT_CT_STATE_NEW }
-#define CT_STATUS_DNAT  { .kind = NFT_CT_STATUS_DNAT }
-#define CT_REPLY        { .kind = NFT_CT_REPLY }
-#define NFPROTO(f)      { .kind = NFT_NFPROTO, .family = (f) }
-#define L4PROTO(p)      { .kind = NFT_L4PROTO, .proto = (p) }
-#define TCP_SYN         { .kind = NFT_TCP_SYN }
-#define IN(k, s)        { .kind = NFT_IN, .key = (k), .set = (s) }
-#define NOT_IN(k, s)    { .kind = NFT_NOT_IN, .key = (k), .set = (s) }
-#define COUNTER         { .kind = NFT_COUNTER }
-#define JUMP(c)         { .kind = NFT_JUMP, .text = (c) }
-#define GOTO(c)         { .kind = NFT_GOTO, .text = (c) }
-#define RETURN          { .kind = NFT_RETURN }
-#define REJECT_RESET    { .kind = NFT_REJECT_RESET }
-#define REJECT_PORT     { .kind = NFT_REJECT_PORT }
-#define SET_DADDR(f, a) { .kind = NFT_SET_DADDR, .family = (f), .text = (a) }
-#define DNAT(f, k, s)   { .kind = NFT_DNAT, .family = (f), .key = (k), .set = (s) }
-#define SNAT_SADDR(f)   { .kind = NFT_SNAT_SADDR, .family = (f) }
-#define MARK(k, s)      { .kind = NFT_MARK, .key = (k), .set = (s) }
-#define MSS_TO_MTU      { .kind = NFT_MSS_TO_MTU }
+#define CT_STATE_NEW    { .kind = NFT_STMT_CT_STATE_NEW }
+#define CT_STATUS_DNAT  { .kind = NFT_STMT_CT_STATUS_DNAT }
+#define CT_REPLY        { .kind = NFT_STMT_CT_REPLY }
+#define NFPROTO(f)      { .kind = NFT_STMT_NFPROTO, .family = (f) }
+#define L4PROTO(p)      { .kind = NFT_STMT_L4PROTO, .proto = (p) }
+#define TCP_SYN         { .kind = NFT_STMT_TCP_SYN }
+#define IN(k, s)        { .kind = NFT_STMT_IN, .key = (k), .set = (s) }
+#define NOT_IN(k, s)    { .kind = NFT_STMT_NOT_IN, .key = (k), .set = (s) }
+#define COUNTER         { .kind = NFT_STMT_COUNTER }
+#define JUMP(c)         { .kind = NFT_STMT_JUMP, .text = (c) }
+#define GOTO(c)         { .kind = NFT_STMT_GOTO, .text = (c) }
+#define RETURN          { .kind = NFT_STMT_RETURN }
+#define REJECT_RESET    { .kind = NFT_STMT_REJECT_RESET }
+#define REJECT_PORT     { .kind = NFT_STMT_REJECT_PORT }
+#define SET_DADDR(f, a) { .kind = NFT_STMT_SET_DADDR, .family = (f), .text = (a) }
+#define DNAT(f, k, s)   { .kind = NFT_STMT_DNAT, .family = (f), .key = (k), .set = (s) }
+#define SNAT_SADDR(f)   { .kind = NFT_STMT_SNAT_SADDR, .family = (f) }
+#define MARK(k, s)      { .kind = NFT_STMT_MARK, .key = (k), .set = (s) }
+#define MSS_TO_MTU      { .kind = NFT_STMT_MSS_TO_MTU }
 
 #define NFT_COUNTED(type, ...) \
     (const type[]){ __VA_ARGS__ }, sizeof((const type[]){ __VA_ARGS__ }) / sizeof(type)

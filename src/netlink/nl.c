@@ -12,6 +12,7 @@
 #define TRIES      8
 #define DUMP_TRIES 16
 #define TIMEOUT_MS 5000
+#define DRAIN_MS   20
 #define RECV_MIN   (64u * 1024)
 #define RECV_MAX   (4u * 1024 * 1024)
 
@@ -261,7 +262,8 @@ static int dump_once(struct nl_port *p, struct inbox *in, struct nlmsghdr *msg,
     if (r)
         return r;
     while (!d.done) {
-        ssize_t n = receive(p, in, TIMEOUT_MS);
+        /* The kernel makes the next part inside recvmsg; after a loss the end may be lost too. */
+        ssize_t n = receive(p, in, d.again ? DRAIN_MS : TIMEOUT_MS);
         if (n == -EAGAIN)
             return d.again ? -EAGAIN
                            : err_set(err, ETIMEDOUT, "the kernel did not end a dump within %d s",

@@ -7,12 +7,12 @@
 #include "base/vec.h"
 
 struct table {
-    struct map by_name; /* "ns/name" -> struct object */
-    VEC(struct object *) sorted;
+    VEC(struct object *) sorted; /* by namespace, service, name */
 };
 
 struct store {
     struct table tables[KIND_COUNT];
+    struct map slices; /* "ns/name" -> struct object: these are sorted by service first */
     VEC(struct object *) replaced; /* freed at commit: the planner may still look at them */
     VEC(struct change) changes;
     struct arena change_text;
@@ -24,12 +24,12 @@ static const char *service_of(const struct object *o)
     return o->meta.kind == KIND_ENDPOINTSLICE ? ((const struct endpoint_slice *)o)->service : "";
 }
 
-static int object_cmp(const struct object *a, const struct object *b)
+static int key_cmp(const struct object *o, const char *ns, const char *service, const char *name)
 {
-    int c = strcmp(a->meta.ns, b->meta.ns);
+    int c = strcmp(o->meta.ns, ns);
     if (!c)
-        c = strcmp(service_of(a), service_of(b));
-    return c ? c : strcmp(a->meta.name, b->meta.name);
+        c = strcmp(service_of(o), service);
+    return c ? c : strcmp(o->meta.name, name);
 }
 
 struct store *store_new(void)
@@ -47,27 +47,21 @@ void store_free(struct store *s)
         for (size_t i = 0; i < t->sorted.n; i++)
             object_free(t->sorted.v[i]);
         vec_done(&t->sorted);
-        map_done(&t->by_name);
     }
+    map_done(&s->slices);
     vec_done(&s->replaced);
     vec_done(&s->changes);
     arena_done(&s->change_text);
     free(s);
 }
 
-/* '/' is in no name, so the joined key is unique. */
-static size_t join(struct buf *b, const char *ns, const char *name)
-{
-    buf_printf(b, "%s/%s", ns, name);
-    return b->n;
-}
-
-static size_t lower_bound(const struct table *t, const struct object *o)
+static size_t lower_bound(const struct table *t, const char *ns, const char *service,
+                          const char *name)
 {
     size_t lo = 0, hi = t->sorted.n;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        if (object_cmp(t->sorted.v[mid], o) < 0)
+        if (key_cmp(t->sorted.v[mid], ns, service, name) < 0)
             lo = mid + 1;
         else
             hi = mid;
@@ -75,8 +69,47 @@ static size_t lower_bound(const struct table *t, const struct object *o)
     return lo;
 }
 
+static size_t place_of(const struct table *t, const struct object *o)
+{
+    return lower_bound(t, o->meta.ns, service_of(o), o->meta.name);
+}
+
+/* '/' is in no name, so the joined key is unique. */
+static struct object *slice_find(const struct store *s, const char *ns, const char *name)
+{
+    struct buf key = { 0 };
+    buf_printf(&key, "%s/%s", ns, name);
+    struct object *o = map_get(&s->slices, key.p, key.n);
+    buf_done(&key);
+    return o;
+}
+
+/* NULL: forgets it. */
+static void slice_index(struct store *s, const char *ns, const char *name, struct object *o)
+{
+    struct buf key = { 0 };
+    buf_printf(&key, "%s/%s", ns, name);
+    if (o)
+        map_put(&s->slices, key.p, key.n, o);
+    else
+        map_del(&s->slices, key.p, key.n);
+    buf_done(&key);
+}
+
+static struct object *find(const struct store *s, enum object_kind kind, const char *ns,
+                           const char *name)
+{
+    if (kind == KIND_ENDPOINTSLICE)
+        return slice_find(s, ns, name);
+    const struct table *t = &s->tables[kind];
+    size_t at = lower_bound(t, ns, "", name);
+    return at < t->sorted.n && !key_cmp(t->sorted.v[at], ns, "", name) ? t->sorted.v[at] : NULL;
+}
+
 static void note_change(struct store *s, const struct object *o)
 {
+    if (!s->ever_committed) /* everything is new then, and the list would be as long */
+        return;
     struct arena *a = &s->change_text;
     vec_push(&s->changes, (struct change){ .kind = o->meta.kind,
                                            .ns = arena_strdup(a, o->meta.ns),
@@ -87,42 +120,38 @@ static void note_change(struct store *s, const struct object *o)
 bool store_upsert(struct store *s, struct object *obj)
 {
     struct table *t = &s->tables[obj->meta.kind];
-    struct buf key = { 0 };
-    size_t len = join(&key, obj->meta.ns, obj->meta.name);
-    struct object *old = map_get(&t->by_name, key.p, len);
-    bool news = !old || !object_equal(old, obj);
-    if (!news) {
+    struct object *old = find(s, obj->meta.kind, obj->meta.ns, obj->meta.name);
+    if (old && object_equal(old, obj)) {
         object_free(obj);
-    } else {
-        map_put(&t->by_name, key.p, len, obj);
-        if (old && !object_cmp(old, obj)) {
-            t->sorted.v[lower_bound(t, obj)] = obj;
-        } else {
-            if (old) {
-                vec_remove(&t->sorted, lower_bound(t, old));
-                note_change(s, old); /* the service it leaves */
-            }
-            size_t at = lower_bound(t, obj);
-            *vec_insert(&t->sorted, at) = obj;
-        }
-        note_change(s, obj);
-        if (old)
-            vec_push(&s->replaced, old);
+        return false;
     }
-    buf_done(&key);
-    return news;
+    if (old && !strcmp(service_of(old), service_of(obj))) {
+        t->sorted.v[place_of(t, obj)] = obj;
+    } else {
+        if (old) {
+            vec_remove(&t->sorted, place_of(t, old));
+            note_change(s, old); /* the service it leaves */
+        }
+        size_t at = place_of(t, obj);
+        *vec_insert(&t->sorted, at) = obj;
+    }
+    if (obj->meta.kind == KIND_ENDPOINTSLICE)
+        slice_index(s, obj->meta.ns, obj->meta.name, obj);
+    note_change(s, obj);
+    if (old)
+        vec_push(&s->replaced, old);
+    return true;
 }
 
 bool store_remove(struct store *s, enum object_kind kind, const char *ns, const char *name)
 {
     struct table *t = &s->tables[kind];
-    struct buf key = { 0 };
-    size_t len = join(&key, ns, name);
-    struct object *old = map_del(&t->by_name, key.p, len);
-    buf_done(&key);
+    struct object *old = find(s, kind, ns, name);
     if (!old)
         return false;
-    vec_remove(&t->sorted, lower_bound(t, old));
+    vec_remove(&t->sorted, place_of(t, old));
+    if (kind == KIND_ENDPOINTSLICE)
+        slice_index(s, ns, name, NULL);
     note_change(s, old);
     vec_push(&s->replaced, old);
     return true;
@@ -131,11 +160,7 @@ bool store_remove(struct store *s, enum object_kind kind, const char *ns, const 
 const struct object *store_get(const struct store *s, enum object_kind kind, const char *ns,
                                const char *name)
 {
-    struct buf key = { 0 };
-    size_t len = join(&key, ns, name);
-    const struct object *o = map_get(&s->tables[kind].by_name, key.p, len);
-    buf_done(&key);
-    return o;
+    return find(s, kind, ns, name);
 }
 
 size_t store_count(const struct store *s, enum object_kind kind)

@@ -51,8 +51,8 @@ static void every_rule_counts_and_jumps_to_a_chain_there_is(void **state)
             bool counts = false;
             for (size_t k = 0; k < r->n; k++) {
                 const struct nft_stmt *s = &r->stmts[k];
-                counts |= s->kind == NFT_COUNTER;
-                if (s->kind != NFT_JUMP && s->kind != NFT_GOTO)
+                counts |= s->kind == NFT_STMT_COUNTER;
+                if (s->kind != NFT_STMT_JUMP && s->kind != NFT_STMT_GOTO)
                     continue;
                 size_t c = 0;
                 while (c < t->n_chains && strcmp(t->chains[c].name, s->text))
@@ -79,8 +79,8 @@ static void a_key_has_the_fields_of_the_set_it_is_looked_up_in(void **state)
         for (size_t j = 0; j < t->chains[i].n; j++)
             for (size_t k = 0; k < t->chains[i].rules[j].n; k++) {
                 const struct nft_stmt *s = &t->chains[i].rules[j].stmts[k];
-                if (s->kind != NFT_IN && s->kind != NFT_NOT_IN && s->kind != NFT_DNAT &&
-                    s->kind != NFT_MARK)
+                if (s->kind != NFT_STMT_IN && s->kind != NFT_STMT_NOT_IN &&
+                    s->kind != NFT_STMT_DNAT && s->kind != NFT_STMT_MARK)
                     continue;
                 for (int f = 0; f < 3; f++)
                     assert_int_equal(field[nft_keys[s->key][f]], t->sets[s->set].key[f]);

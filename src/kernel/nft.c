@@ -1,0 +1,410 @@
+#include "kernel/nft.h"
+
+#include <errno.h>
+#include <linux/netfilter/nf_tables.h>
+#include <string.h>
+
+#include "kernel/nft_impl.h"
+#include "model/names.h"
+#include "model/nft_text.h"
+
+/* Without progress: a stranger who changes the ruleset between our reading and our writing
+ * this often in a row is left to the next call. */
+#define TRIES      8
+#define ERRORS_MAX 1024
+
+struct nft {
+    struct nl_port *port;
+    const struct nft_table *table;
+    bool is_known; /* `known` is what the kernel held at generation `genid` */
+    struct nft_group **known;
+    size_t n_known;
+    uint32_t genid;
+    bool told; /* conntrack has heard of every flow once */
+    struct nft_flows udp;
+    struct nl_buf buf;
+    struct nft_ops dels, adds;
+};
+
+/* One call: what is wanted, and what has been learnt on the way. */
+struct pass {
+    struct nft *nft;
+    struct nft_group *const *groups;
+    size_t n;
+    bool *skip; /* refused groups */
+    struct report *report;
+    bool read; /* layout and found are the kernel's at nft->genid */
+    enum nft_layout layout;
+    struct buf why;
+    struct arena mem;
+    struct nft_elems found;
+    struct nft_ops wanted; /* kept from the comparison with found */
+    bool single;           /* one element to a message, so that an error names it */
+};
+
+struct nft *nft_new(struct nl_port *port, const struct nft_table *table)
+{
+    struct nft *n = xcalloc(1, sizeof(*n));
+    n->port = port;
+    n->table = table;
+    return n;
+}
+
+static void forget(struct nft *n)
+{
+    for (size_t i = 0; i < n->n_known; i++)
+        nft_group_unref(n->known[i]);
+    n->n_known = 0;
+    n->is_known = false;
+}
+
+void nft_free(struct nft *n)
+{
+    if (!n)
+        return;
+    forget(n);
+    free(n->known);
+    vec_done(&n->udp);
+    vec_done(&n->dels);
+    vec_done(&n->adds);
+    nl_buf_done(&n->buf);
+    free(n);
+}
+
+static void pass_init(struct pass *p, struct nft *n, struct nft_group *const *groups,
+                      size_t n_groups, struct report *report)
+{
+    *p = (struct pass){ .nft = n, .groups = groups, .n = n_groups, .report = report };
+    p->skip = xcalloc(n_groups + 1, sizeof(*p->skip));
+    p->mem.chunk_size = 64 * 1024;
+}
+
+static void pass_done(struct pass *p)
+{
+    free(p->skip);
+    buf_done(&p->why);
+    arena_done(&p->mem);
+    vec_done(&p->found);
+    vec_done(&p->wanted);
+}
+
+static void refuse(struct pass *p, size_t i, const struct nft_elem *e, int error, const char *text)
+{
+    struct buf b = { 0 };
+    nft_text_element(&b, p->nft->table, e);
+    if (p->report)
+        report_refuse(p->report, p->groups[i]->owner, error, text, "%s", buf_str(&b));
+    buf_done(&b);
+    p->skip[i] = true;
+}
+
+/* ---- reading and comparing ---- */
+
+static int read_kernel(struct pass *p, struct err *err)
+{
+    struct nft *n = p->nft;
+    forget(n);
+    buf_clear(&p->why);
+    arena_reset(&p->mem);
+    p->found.n = 0;
+    /* The generation comes first: what changes while we read makes the batch fail. */
+    int r = nft_genid(n->port, &n->genid, err);
+    if (!r)
+        r = nft_layout_read(n->port, n->table, &p->layout, &p->why, err);
+    if (!r && p->layout == NFT_LAYOUT_WANTED)
+        r = nft_elem_read(n->port, n->table, &p->mem, &p->found, err);
+    p->read = !r;
+    return r;
+}
+
+static void compare(struct pass *p)
+{
+    struct nft *n = p->nft;
+    if (n->is_known) {
+        nft_ops_from_known(n->known, n->n_known, p->groups, p->n, p->skip, &n->dels, &n->adds);
+        return;
+    }
+    size_t i;
+    while ((i = nft_ops_wanted(p->groups, p->n, p->skip, &p->wanted)) < p->n)
+        refuse(p, i, p->groups[i]->elems[0], EEXIST, "another owner has the same key");
+    nft_ops_from_found(&p->found, &p->wanted, &n->dels, &n->adds);
+}
+
+/* The kernel has what is wanted, apart from the refused. Groups that stay are not touched: with
+ * ten thousand of them the memory alone would take longer than the change. */
+static void remember(struct pass *p)
+{
+    struct nft *n = p->nft;
+    struct nft_group **now = xmalloc((p->n + 1) * sizeof(struct nft_group *));
+    size_t i = 0, k = 0;
+    for (size_t j = 0; j < p->n; j++) {
+        if (p->skip[j])
+            continue;
+        while (i < n->n_known && n->known[i] != p->groups[j] &&
+               strcmp(n->known[i]->owner, p->groups[j]->owner) <= 0)
+            nft_group_unref(n->known[i++]);
+        if (i < n->n_known && n->known[i] == p->groups[j])
+            now[k++] = n->known[i++];
+        else
+            now[k++] = nft_group_ref(p->groups[j]);
+    }
+    while (i < n->n_known)
+        nft_group_unref(n->known[i++]);
+    free(n->known);
+    n->known = now;
+    n->n_known = k;
+    n->is_known = true;
+}
+
+static bool replaces(const struct pass *p)
+{
+    return p->read && p->layout != NFT_LAYOUT_WANTED;
+}
+
+static void count(struct pass *p)
+{
+    const struct nft *n = p->nft;
+    size_t i = 0, j = 0;
+    while (i < n->dels.n || j < n->adds.n) {
+        int c = i == n->dels.n   ? 1
+                : j == n->adds.n ? -1
+                                 : nft_elem_cmp_key(n->dels.v[i].elem, n->adds.v[j].elem);
+        *(c < 0 ? &p->report->deletes : c > 0 ? &p->report->adds : &p->report->changes) += 1;
+        i += c <= 0;
+        j += c >= 0;
+    }
+    if (replaces(p))
+        *(p->layout == NFT_LAYOUT_ABSENT ? &p->report->adds : &p->report->changes) += 1;
+}
+
+static void applied(struct pass *p)
+{
+    struct nft *n = p->nft;
+    if (n->told) {
+        nft_udp_collect(&n->dels, &n->adds, &n->udp);
+    } else {
+        /* A predecessor may have ended between its batch and conntrack. */
+        nft_udp_collect(&n->dels, &p->wanted, &n->udp);
+        n->told = true;
+    }
+    count(p);
+    remember(p);
+}
+
+/* ---- sending ---- */
+
+/* What to do after an attempt, beside 0 (done) and -errno (given up). */
+enum { AGAIN = 1, AGAIN_WITHOUT_REFUSED };
+
+/* By what it makes of the attempt, the mildest first. */
+enum fault { FAULT_REFUSED, FAULT_SHARED, FAULT_STALE, FAULT_FATAL };
+
+/* The kernel is not what it was when we looked, or had no time. */
+static bool passes(int error)
+{
+    return error == ERESTART || error == ENOENT || error == EBUSY || error == EAGAIN ||
+           error == EINTR || error == ENOBUFS;
+}
+
+/* The op whose message has the seq. *ret_alone: no other op is in that message. */
+static const struct nft_op *find_op(const struct nft_ops *ops, uint32_t seq, bool *ret_alone)
+{
+    for (size_t i = 0; i < ops->n; i++)
+        if (ops->v[i].seq == seq) {
+            *ret_alone = i + 1 == ops->n || ops->v[i + 1].seq != seq;
+            return &ops->v[i];
+        }
+    return NULL;
+}
+
+static enum fault classify(const struct nft *n, const struct nl_error *e, const struct nft_op *op,
+                           bool alone)
+{
+    if (!op)
+        return passes(e->error) ? FAULT_STALE : FAULT_FATAL;
+    if (e->error == ENOENT || (n->is_known && (e->error == EEXIST || e->error == EBUSY)))
+        return FAULT_STALE;
+    return alone ? FAULT_REFUSED : FAULT_SHARED;
+}
+
+static void refuse_op(struct pass *p, const struct nft_op *op, const struct nl_error *e)
+{
+    char text[256];
+    snprintf(text, sizeof(text), "%s%s%s", strerror(e->error), e->text[0] ? ": " : "", e->text);
+    if (e->error == ENFILE)
+        snprintf(text, sizeof(text), "the set holds its limit of %u elements",
+                 p->nft->table->sets[op->elem->set].size);
+    for (size_t i = 0; i < p->n; i++)
+        if (p->groups[i] == op->group && !p->skip[i])
+            refuse(p, i, op->elem, e->error, text);
+}
+
+/* What a batch that failed tells. */
+static int learn(struct pass *p, const struct nl_error *errors, size_t n_errors, int r)
+{
+    struct nft *n = p->nft;
+    enum fault worst = n_errors ? FAULT_REFUSED : passes(-r) ? FAULT_STALE : FAULT_FATAL;
+    for (size_t i = 0; i < n_errors; i++) {
+        bool alone = true;
+        const struct nft_op *op = find_op(&n->adds, errors[i].seq, &alone);
+        enum fault f = classify(n, &errors[i], op, alone);
+        if (f > worst)
+            worst = f;
+    }
+    if (!n_errors) {
+        /* Without an answer the kernel may have done it all the same. */
+        nft_udp_collect(&n->dels, &n->adds, &n->udp);
+        n->told = false;
+    }
+    switch (worst) {
+    case FAULT_STALE:
+    case FAULT_FATAL:
+        forget(n);
+        p->read = false;
+        return worst == FAULT_STALE ? AGAIN : r;
+    case FAULT_SHARED:
+        p->single = true;
+        return AGAIN;
+    case FAULT_REFUSED:
+        break;
+    }
+    bool alone;
+    for (size_t i = 0; i < n_errors; i++)
+        refuse_op(p, find_op(&n->adds, errors[i].seq, &alone), &errors[i]);
+    return AGAIN_WITHOUT_REFUSED;
+}
+
+static int send_batch(struct pass *p, struct err *err)
+{
+    struct nft *n = p->nft;
+    nft_batch_begin(&n->buf, n->port, n->genid);
+    if (replaces(p))
+        nft_layout_put(&n->buf, n->port, n->table);
+    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &n->dels, p->single);
+    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_NEWSETELEM, &n->adds, p->single);
+    struct nl_error *errors = xmalloc(ERRORS_MAX * sizeof(*errors));
+    size_t n_errors = 0;
+    int r = nft_batch_send(&n->buf, n->port, errors, ERRORS_MAX, &n_errors, err);
+    p->report->bytes += n->buf.n;
+    if (r)
+        r = learn(p, errors, n_errors < ERRORS_MAX ? n_errors : ERRORS_MAX, r);
+    else if (!++n->genid) /* the kernel skips 0, too */
+        n->genid = 1;
+    free(errors);
+    return r;
+}
+
+/* One attempt: 0, -errno, or what to do again. */
+static int attempt(struct pass *p, struct err *err)
+{
+    struct nft *n = p->nft;
+    int r = n->is_known || p->read ? 0 : read_kernel(p, err);
+    if (r)
+        return r;
+    compare(p);
+    if (n->dels.n || n->adds.n || replaces(p)) {
+        r = send_batch(p, err);
+    } else if (!n->is_known) {
+        uint32_t now = 0;
+        r = nft_genid(n->port, &now, err);
+        if (!r && now != n->genid) {
+            p->read = false;
+            r = AGAIN;
+        }
+    }
+    if (!r)
+        applied(p);
+    return r;
+}
+
+int nft_sync(struct nft *n, struct nft_group *const *groups, size_t n_groups, bool audit,
+             struct report *report, struct err *err)
+{
+    struct pass p;
+    pass_init(&p, n, groups, n_groups, report);
+    n->udp.n = 0;
+    if (audit)
+        forget(n);
+    int r = AGAIN;
+    for (int i = 0; i < TRIES && r > 0;) {
+        r = attempt(&p, err);
+        i += r == AGAIN;
+    }
+    if (r > 0)
+        r = err_set(err, EAGAIN,
+                    "table inet %s: somebody else kept changing the ruleset in %d "
+                    "attempts to read and correct it",
+                    n->table->name, TRIES);
+    else if (r)
+        err_prefix(err, "table inet %s", n->table->name);
+    pass_done(&p);
+    return r;
+}
+
+size_t nft_udp_changes(const struct nft *n, const struct flow_target **ret)
+{
+    *ret = n->udp.v;
+    return n->udp.n;
+}
+
+bool nft_foreign_change(struct nft *n)
+{
+    uint32_t now;
+    return !n->is_known || nft_genid(n->port, &now, NULL) || now != n->genid;
+}
+
+/* ---- diff and cleanup ---- */
+
+static void print_ops(struct buf *out, const struct nft_table *t, const struct nft_ops *ops,
+                      char sign)
+{
+    for (size_t i = 0; i < ops->n; i++) {
+        buf_printf(out, "%c ", sign);
+        nft_text_element(out, t, ops->v[i].elem);
+        buf_puts(out, "\n");
+    }
+}
+
+int nft_diff(struct nft *n, struct nft_group *const *groups, size_t n_groups, struct buf *out,
+             struct err *err)
+{
+    struct pass p;
+    pass_init(&p, n, groups, n_groups, NULL);
+    int r = read_kernel(&p, err);
+    if (!r) {
+        compare(&p);
+        if (p.layout == NFT_LAYOUT_OTHER)
+            buf_printf(out, "- table inet %s: %s\n", n->table->name, buf_str(&p.why));
+        if (p.layout != NFT_LAYOUT_WANTED)
+            buf_printf(out, "+ table inet %s\n", n->table->name);
+        print_ops(out, n->table, &n->dels, '-');
+        print_ops(out, n->table, &n->adds, '+');
+    }
+    pass_done(&p);
+    return r;
+}
+
+int nft_cleanup(struct nl_port *port, bool dry_run, bool *ret_existed, struct err *err)
+{
+    struct nl_buf b = { 0 };
+    struct nlmsghdr *m = nft_msg(&b, port, NFT_MSG_GETTABLE, 0);
+    mnl_attr_put_strz(m, NFTA_TABLE_NAME, PORTOLAN_NFT_TABLE);
+    int r = nl_talk(port, m, err);
+    bool exists = !r;
+    if (exists && !dry_run) {
+        struct nl_error e;
+        size_t n;
+        nft_batch_begin(&b, port, 0);
+        m = nft_msg(&b, port, NFT_MSG_DELTABLE, 0);
+        mnl_attr_put_strz(m, NFTA_TABLE_NAME, PORTOLAN_NFT_TABLE);
+        r = nft_batch_send(&b, port, &e, 1, &n, err);
+    }
+    nl_buf_done(&b);
+    if (r && r != -ENOENT) {
+        err_prefix(err, "cannot %s table inet %s", exists ? "delete" : "look for",
+                   PORTOLAN_NFT_TABLE);
+        return r;
+    }
+    *ret_existed = exists;
+    return 0;
+}

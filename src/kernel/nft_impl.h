@@ -1,0 +1,87 @@
+/* What the files of this back end share. nft.c decides; nft_ops.c compares; nft_batch.c sends;
+ * nft_layout.c and nft_rule.c know the constant part, nft_elem.c the elements, nft_udp.c what
+ * conntrack must hear. */
+#pragma once
+
+#include "base/buf.h"
+#include "kernel/nft.h"
+#include "model/nft_rule.h"
+
+struct nftnl_rule;
+
+/* ---- nft_ops.c: the difference as elements to delete and to add ---- */
+
+struct nft_op {
+    const struct nft_elem *elem;
+    const struct nft_group *group; /* whose it is; NULL: found in the kernel */
+    uint32_t seq;                  /* of the message it went in */
+};
+struct nft_ops {
+    struct nft_op *v; /* sorted by key */
+    size_t n, cap;
+};
+struct nft_elems {
+    const struct nft_elem **v; /* sorted by key */
+    size_t n, cap;
+};
+
+/* From known groups to wanted ones, both sorted by owner. skip[i]: wanted[i] is not wanted. */
+void nft_ops_from_known(struct nft_group *const *known, size_t n_known,
+                        struct nft_group *const *wanted, size_t n_wanted, const bool *skip,
+                        struct nft_ops *dels, struct nft_ops *adds);
+/* From elements found in the kernel to wanted[], which holds one op for each key. */
+void nft_ops_from_found(const struct nft_elems *found, const struct nft_ops *wanted,
+                        struct nft_ops *dels, struct nft_ops *adds);
+/* All elements of the groups, one op for each key. Returns the index of a group that has a key
+ * of a group before it with other data, or n when there is none. */
+size_t nft_ops_wanted(struct nft_group *const *groups, size_t n, const bool *skip,
+                      struct nft_ops *ret);
+
+/* ---- nft_layout.c: the table without its elements ---- */
+
+enum nft_layout { NFT_LAYOUT_ABSENT, NFT_LAYOUT_OTHER, NFT_LAYOUT_WANTED };
+
+/* Messages that delete the table, if there is one, and create it anew. */
+void nft_layout_put(struct nl_buf *b, struct nl_port *port, const struct nft_table *t);
+/* `why` gets what is different when it is NFT_LAYOUT_OTHER. */
+int nft_layout_read(struct nl_port *port, const struct nft_table *t, enum nft_layout *ret,
+                    struct buf *why, struct err *err);
+
+/* ---- nft_rule.c ---- */
+
+struct nftnl_rule *nft_rule_build(const struct nft_table *t, const char *chain,
+                                  const struct nft_rule *rule);
+/* The rule's expressions as text, counters at zero: equal text, equal rule. */
+void nft_rule_print(struct buf *b, struct nftnl_rule *r);
+
+/* ---- nft_elem.c ---- */
+
+/* Messages for all ops, which get their seq. `single`: one element to a message. */
+void nft_elem_put(struct nl_buf *b, struct nl_port *port, const struct nft_table *t, uint16_t type,
+                  struct nft_ops *ops, bool single);
+/* Every element of every set, allocated in `mem`. */
+int nft_elem_read(struct nl_port *port, const struct nft_table *t, struct arena *mem,
+                  struct nft_elems *ret, struct err *err);
+/* One NFT_MSG_NEWSETELEM of a dump of the set. 0 or -EBADMSG. */
+int nft_elem_parse(const struct nlmsghdr *m, enum nft_set set, struct arena *mem,
+                   struct nft_elems *ret);
+
+/* ---- nft_batch.c ---- */
+
+struct nlmsghdr *nft_msg(struct nl_buf *b, struct nl_port *port, uint16_t type, uint16_t flags);
+/* Empties the buffer. With a genid the batch fails with ERESTART when the ruleset is of
+ * another generation. */
+void nft_batch_begin(struct nl_buf *b, struct nl_port *port, uint32_t genid);
+/* Arguments and result as those of nl_batch(). */
+int nft_batch_send(struct nl_buf *b, struct nl_port *port, struct nl_error *errors, size_t max,
+                   size_t *ret_n, struct err *err);
+int nft_genid(struct nl_port *port, uint32_t *ret, struct err *err);
+
+/* ---- nft_udp.c ---- */
+
+struct nft_flows {
+    struct flow_target *v; /* by dialled address, port and end */
+    size_t n, cap;
+};
+/* Adds the UDP flows among the ops, with where they lead after them; each flow once. */
+void nft_udp_collect(const struct nft_ops *dels, const struct nft_ops *adds, struct nft_flows *ret);

@@ -1,0 +1,166 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/fib_rules.h>
+#include <linux/rtnetlink.h>
+#include <string.h>
+
+#include "kernel/rtnl_kind.h"
+
+#define WHOLE_MARK UINT32_MAX
+
+static int rule_cmp(const void *have, const void *want)
+{
+    return desired_rule_cmp(have, want);
+}
+
+static bool rule_plain(const void *have)
+{
+    const struct rtnl_rule *h = have;
+    return !h->odd && h->mask == WHOLE_MARK;
+}
+
+static bool rule_equal(const void *have, const void *want)
+{
+    (void)want;
+    return rule_plain(have);
+}
+
+static void rule_text(const void *want, struct buf *out)
+{
+    const struct desired_rule *w = want;
+    char dst[IP_PREFIX_TEXT_MAX];
+    buf_printf(out, "rule %s%" PRIu32 ": fwmark 0x%" PRIx32, w->family == IP_V6 ? "inet6 " : "",
+               w->priority, w->fwmark);
+    if (w->has_dst)
+        buf_printf(out, " to %s", ip_prefix_format(&w->dst, dst));
+    buf_printf(out, " lookup %" PRIu32, w->table);
+}
+
+static void rule_note(const void *have, struct buf *out)
+{
+    if (!rule_plain(have))
+        buf_puts(out, " (and other selectors)");
+}
+
+/* Selectors of newer kernels count too: their attributes are there only when they select. */
+static bool selects_by_more(const struct nlmsghdr *m, const struct fib_rule_hdr *frh)
+{
+    if (frh->action != FR_ACT_TO_TBL || frh->src_len || frh->tos || frh->flags & FIB_RULE_INVERT)
+        return true;
+    const char *end = mnl_nlmsg_get_payload_tail(m);
+    for (const struct nlattr *a = mnl_nlmsg_get_payload_offset(m, sizeof(*frh));
+         mnl_attr_ok(a, (int)(end - (const char *)a)); a = mnl_attr_next(a)) {
+        uint16_t type = mnl_attr_get_type(a);
+        /* The kernel tells this one of every rule. */
+        bool none = type == FRA_SUPPRESS_PREFIXLEN && mnl_attr_get_payload_len(a) == 4 &&
+                    mnl_attr_get_u32(a) == UINT32_MAX;
+        if (!none && type != FRA_DST && type != FRA_PRIORITY && type != FRA_FWMARK &&
+            type != FRA_FWMASK && type != FRA_TABLE && type != FRA_PROTOCOL && type != FRA_PAD)
+            return true;
+    }
+    return false;
+}
+
+struct rule_dump {
+    struct rtnl *r;
+    struct rtnl_known *into;
+};
+
+static int on_rule(const struct nlmsghdr *m, void *user)
+{
+    static const struct nl_policy policy[] = {
+        [FRA_DST] = NL_IP,     [FRA_PRIORITY] = NL_U32, [FRA_FWMARK] = NL_U32,
+        [FRA_FWMASK] = NL_U32, [FRA_TABLE] = NL_U32,    [FRA_PROTOCOL] = NL_U8,
+    };
+    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
+    struct rule_dump *d = user;
+    if (m->nlmsg_type != RTM_NEWRULE ||
+        nl_parse(m, sizeof(struct fib_rule_hdr), policy, NL_POLICY_COUNT(policy), tb))
+        return 0;
+    const struct fib_rule_hdr *frh = mnl_nlmsg_get_payload(m);
+    if (!tb[FRA_PROTOCOL] || mnl_attr_get_u8(tb[FRA_PROTOCOL]) != RTPROT_PORTOLAN ||
+        (frh->family != AF_INET && frh->family != AF_INET6))
+        return 0;
+    struct rtnl_rule x = { 0 };
+    if (selects_by_more(m, frh))
+        x.odd = rtnl_bytes(d->r, m, m->nlmsg_len);
+    x.d.family = frh->family == AF_INET6 ? IP_V6 : IP_V4;
+    x.d.priority = tb[FRA_PRIORITY] ? mnl_attr_get_u32(tb[FRA_PRIORITY]) : 0;
+    x.d.fwmark = tb[FRA_FWMARK] ? mnl_attr_get_u32(tb[FRA_FWMARK]) : 0;
+    x.mask = tb[FRA_FWMASK] ? mnl_attr_get_u32(tb[FRA_FWMASK]) : 0;
+    x.d.table = tb[FRA_TABLE] ? mnl_attr_get_u32(tb[FRA_TABLE]) : frh->table;
+    x.d.has_dst = nl_get_ip(tb[FRA_DST], &x.d.dst.ip);
+    x.d.dst.len = frh->dst_len;
+    rtnl_known_push(d->into, &x, sizeof(x));
+    return 0;
+}
+
+static void on_restart(void *user)
+{
+    ((struct rule_dump *)user)->into->n = 0;
+}
+
+static int rule_dump(struct rtnl *r, struct rtnl_known *into, struct err *err)
+{
+    struct fib_rule_hdr frh = { .family = AF_UNSPEC };
+    struct rule_dump d = { r, into };
+    return nl_dump(r->port, rtnl_msg(r, RTM_GETRULE, 0, &frh, sizeof(frh)), on_rule, on_restart, &d,
+                   err);
+}
+
+static struct nlmsghdr *rule_msg(struct rtnl *r, uint16_t type, uint16_t flags,
+                                 const struct desired_rule *w, uint32_t mask)
+{
+    struct fib_rule_hdr frh = {
+        .family = w->family == IP_V6 ? AF_INET6 : AF_INET,
+        .dst_len = w->has_dst ? w->dst.len : 0,
+        .table = w->table < 256 ? (uint8_t)w->table : RT_TABLE_UNSPEC,
+        .action = FR_ACT_TO_TBL,
+    };
+    struct nlmsghdr *m = rtnl_msg(r, type, flags, &frh, sizeof(frh));
+    mnl_attr_put_u8(m, FRA_PROTOCOL, RTPROT_PORTOLAN);
+    mnl_attr_put_u32(m, FRA_PRIORITY, w->priority);
+    mnl_attr_put_u32(m, FRA_TABLE, w->table);
+    mnl_attr_put_u32(m, FRA_FWMARK, w->fwmark);
+    mnl_attr_put_u32(m, FRA_FWMASK, mask);
+    if (w->has_dst)
+        nl_put_ip(m, FRA_DST, &w->dst.ip);
+    return m;
+}
+
+static int rule_add(struct rtnl *r, const void *want, void *ret_have, struct err *err)
+{
+    const struct desired_rule *w = want;
+    /* Without NLM_F_EXCL: it would see a stranger's rule of the same content as ours. */
+    int e = rtnl_talk(r, rule_msg(r, RTM_NEWRULE, NLM_F_CREATE, w, WHOLE_MARK), err);
+    if (!e)
+        *(struct rtnl_rule *)ret_have = (struct rtnl_rule){ .d = *w, .mask = WHOLE_MARK };
+    return e;
+}
+
+static int rule_del(struct rtnl *r, const void *have, struct err *err)
+{
+    const struct rtnl_rule *h = have;
+    struct nlmsghdr *m;
+    /* The kernel deletes the first rule that has all we name: name all. */
+    if (h->odd)
+        m = rtnl_msg(r, RTM_DELRULE, 0, mnl_nlmsg_get_payload(h->odd),
+                     mnl_nlmsg_get_payload_len(h->odd));
+    else
+        m = rule_msg(r, RTM_DELRULE, 0, &h->d, h->mask);
+    int e = rtnl_talk(r, m, err);
+    return rtnl_gone(e) ? 0 : e;
+}
+
+const struct rtnl_kind rtnl_rule_kind = {
+    .have_size = sizeof(struct rtnl_rule),
+    .owner_at = offsetof(struct desired_rule, owner),
+    .cmp = rule_cmp,
+    .equal = rule_equal,
+    .plain = rule_plain,
+    .text = rule_text,
+    .note = rule_note,
+    .dump = rule_dump,
+    .add = rule_add,
+    .del = rule_del,
+};
