@@ -1,0 +1,192 @@
+/* What an API server does with an object someone applies: defaults and schema are behind it
+ * (decode), here come identity, generation and the fields that must not change. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "source/dir/dir.h"
+
+/* The first immutable field that differs, as a sentence, or false. */
+static bool immutable_change(const struct object *record, const struct object *manifest,
+                             struct err *ret)
+{
+    if (record->meta.kind != KIND_PORTMAP)
+        return false;
+    const struct portmap *a = (const struct portmap *)record;
+    const struct portmap *b = (const struct portmap *)manifest;
+    const char *field;
+    char was[256], is[256];
+    if (strcmp(a->class_name, b->class_name)) {
+        field = "className";
+        snprintf(was, sizeof(was), "%.80s", a->class_name);
+        snprintf(is, sizeof(is), "%.80s", b->class_name);
+    } else if (a->protocol != b->protocol) {
+        field = "protocol";
+        snprintf(was, sizeof(was), "%s", l4proto_name(a->protocol));
+        snprintf(is, sizeof(is), "%s", l4proto_name(b->protocol));
+    } else if (a->port != b->port) {
+        field = "port";
+        snprintf(was, sizeof(was), "%u", a->port);
+        snprintf(is, sizeof(is), "%u", b->port);
+    } else if (a->has_end_port != b->has_end_port || a->end_port != b->end_port) {
+        field = "endPort";
+        snprintf(was, sizeof(was), a->has_end_port ? "%u" : "absent", a->end_port);
+        snprintf(is, sizeof(is), b->has_end_port ? "%u" : "absent", b->end_port);
+    } else {
+        return false;
+    }
+    err_set(ret, EINVAL,
+            "PortMap %.64s/%.253s: spec.%s is %s, but was accepted as %s and cannot change: set it "
+            "back, or delete the manifest and create it again",
+            a->o.meta.ns, a->o.meta.name, field, is, was);
+    return true;
+}
+
+static bool same_pairs(const struct label_list *a, const struct label_list *b)
+{
+    if (a->n != b->n)
+        return false;
+    for (uint32_t i = 0; i < a->n; i++)
+        if (strcmp(a->v[i].key, b->v[i].key) || strcmp(a->v[i].value, b->v[i].value))
+            return false;
+    return true;
+}
+
+static const char *random_uid(struct arena *mem)
+{
+    uint8_t b[16];
+    if (getrandom(b, sizeof(b), 0) != sizeof(b))
+        abort();
+    b[6] = (uint8_t)((b[6] & 0x0f) | 0x40); /* RFC 4122: version 4, random */
+    b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+    return arena_printf(mem, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                        b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11],
+                        b[12], b[13], b[14], b[15]);
+}
+
+/* Everything of the manifest; what only the record knows of the record. Borrows from both. */
+static void merge(struct object *o, const struct object *record, bool same_spec)
+{
+    struct meta *m = &o->meta;
+    m->uid = record->meta.uid;
+    m->creation = record->meta.creation;
+    m->generation = record->meta.generation + !same_spec;
+    m->resource_version = record->meta.resource_version;
+    if (m->kind == KIND_PORTMAP)
+        ((struct portmap *)o)->status = ((const struct portmap *)record)->status;
+    else
+        ((struct portmap_class *)o)->status = ((const struct portmap_class *)record)->status;
+}
+
+static void create(struct object *o, const char *resource_version, bool follow)
+{
+    struct meta *m = &o->meta;
+    if (!m->generation)
+        m->generation = 1;
+    if (!m->creation && follow)
+        m->creation = clock_wall();
+    if (!*m->uid && follow)
+        m->uid = random_uid(&o->mem);
+    m->resource_version = resource_version;
+}
+
+static void take_copy(void *user, const struct doc *doc)
+{
+    doc_decode(doc, true, user, NULL, NULL);
+}
+
+/* A copy in memory of its own. */
+static struct object *copy(const struct object *o)
+{
+    struct object *ret = NULL;
+    struct codec_handler handler = { &ret, take_copy };
+    struct place place;
+    struct buf b = { 0 };
+    struct writer *w = writer_json_new(&b, false);
+    encode_object(w, o);
+    writer_free(w);
+    codec_parse(b.p, b.n, CODEC_JSON, &handler, &place, NULL);
+    buf_done(&b);
+    return ret;
+}
+
+static struct object *read_record(struct dir *d, struct entry *e, const struct claim *c)
+{
+    struct object *record = NULL;
+    struct err err;
+    e->record_dirty = false;
+    if (record_read(d, e->kind, e->ns, e->name, &record, &e->record, &err) == -EINVAL) {
+        char *path = record_path(d, e->kind, e->ns, e->name);
+        err_prefix(&err,
+                   "the record %s is bad and is made anew from the manifest, without its "
+                   "status",
+                   path);
+        dir_note(d, true, c->file->name, c->place, err.text);
+        free(path);
+    }
+    return record;
+}
+
+bool admit(struct dir *d, struct entry *e, const struct claim *c, struct object *manifest,
+           struct object **ret)
+{
+    struct object *record = read_record(d, e, c);
+    struct err err;
+    bool same = record && encode_same_spec(record, manifest);
+    bool fresh = !record;
+    int r = 0;
+    if (record && !same && immutable_change(record, manifest, &err)) {
+        if (!e->gone_us) {
+            dir_note(d, true, c->file->name, c->place, err.text);
+            object_free(manifest);
+            *ret = record;
+            return true;
+        }
+        fresh = true; /* the manifest was away: another object of the same name */
+    }
+    if (fresh)
+        create(manifest, record ? record->meta.resource_version : "", d->follow);
+    else
+        merge(manifest, record, same);
+    if (d->follow && (fresh || !same || !same_pairs(&record->meta.labels, &manifest->meta.labels) ||
+                      !same_pairs(&record->meta.annotations, &manifest->meta.annotations)))
+        r = record_write(d, manifest, &e->record, &err);
+    if (r) {
+        dir_note(d, true, c->file->name, c->place, err.text);
+        d->retry_us = clock_mono_us() + RETRY_MS * 1000;
+    } else {
+        *ret = copy(manifest);
+    }
+    object_free(record);
+    object_free(manifest);
+    return !r;
+}
+
+void admit_records(struct dir *d)
+{
+    for (size_t i = 0; i < d->records.n; i++) {
+        struct entry *e = d->records.v[i];
+        struct object *o = NULL;
+        uint64_t before = e->record;
+        e->queued = false;
+        if (!e->record_dirty)
+            continue;
+        e->record_dirty = false;
+        int r = record_read(d, e->kind, e->ns, e->name, &o, &e->record, NULL);
+        if (!r && e->record == before) {
+            object_free(o);
+        } else if (!r && (e->claims || e->present)) {
+            index_upsert(d, e, o);
+        } else {
+            object_free(o);
+            if (r == -ENOENT)
+                e->record = 0;
+            if (r == -ENOENT && !e->claims)
+                e->gone_us = 0;
+            e->want = r && e->owner; /* made anew from the manifest */
+            index_touch(d, e);
+        }
+    }
+    d->records.n = 0;
+}

@@ -1,0 +1,243 @@
+#include "source/dir/dir.h"
+#include "source/dir/open.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+
+/* How long a record outlives its manifest. Editors and scripts that replace a file by
+ * removing it first must not cost a class its links. */
+#define GRACE_US 500000
+
+void dir_note(struct dir *d, bool is_error, const char *file, struct place place, const char *text)
+{
+    struct buf where = { 0 };
+    buf_printf(&where, "%s%s%s", d->path, *file ? "/" : "", file);
+    if (place.line)
+        buf_printf(&where, ":%u:%u", place.line, place.column);
+    d->source.sink.note(d->source.sink.user, is_error, where.p, text);
+    buf_done(&where);
+}
+
+void dir_schedule(struct dir *d, uint64_t ms)
+{
+    if (d->watcher)
+        watch_schedule(d, ms);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(struct file *const *)a)->name, (*(struct file *const *)b)->name);
+}
+
+static void read_dirty(struct dir *d)
+{
+    if (d->dirty.n)
+        qsort(d->dirty.v, d->dirty.n, sizeof(d->dirty.v[0]), by_name);
+    for (size_t i = 0; i < d->dirty.n; i++)
+        scan_read(d, d->dirty.v[i]);
+    d->dirty.n = 0;
+}
+
+/* Objects nothing claims wait for the last file that cannot be read: it may hold them. */
+static void touch_unclaimed(struct dir *d)
+{
+    size_t i = 0;
+    void *v;
+    while (map_next(&d->entries, &i, NULL, NULL, &v))
+        if (!((struct entry *)v)->claims)
+            index_touch(d, v);
+}
+
+/* Deletes the records whose manifests have been gone long enough. */
+static void purge(struct dir *d)
+{
+    int64_t now = clock_mono_us(), next = INT64_MAX;
+    size_t i = 0;
+    void *v;
+    while (map_next(&d->entries, &i, NULL, NULL, &v)) {
+        struct entry *e = v;
+        struct err err;
+        if (!e->gone_us || e->claims || (!e->claimed && d->unknown))
+            continue;
+        if (now - e->gone_us < GRACE_US) {
+            next = e->gone_us + GRACE_US < next ? e->gone_us + GRACE_US : next;
+            continue;
+        }
+        if (record_delete(d, e, &err)) {
+            dir_note(d, true, "", (struct place){ 0 }, err.text);
+            next = now + RETRY_MS * 1000;
+            continue;
+        }
+        e->record = 0;
+        e->gone_us = 0;
+        index_touch(d, e);
+    }
+    if (next != INT64_MAX)
+        dir_schedule(d, (uint64_t)(next - now) / 1000 + 1);
+    index_resolve(d);
+}
+
+static int check_folder(struct dir *d, struct err *err)
+{
+    struct stat st;
+    if (stat(d->path, &st))
+        return err_set(err, errno, "source dir:%s: %s: give a folder that exists", d->path,
+                       strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return err_set(err, ENOTDIR,
+                       "source dir:%s: it is not a folder: give the folder that "
+                       "holds the manifests",
+                       d->path);
+    return 0;
+}
+
+/* Admits again what could not be written. */
+static void retry(struct dir *d)
+{
+    size_t i = 0;
+    void *v;
+    d->retry_us = 0;
+    while (map_next(&d->entries, &i, NULL, NULL, &v)) {
+        struct entry *e = v;
+        if (!e->owner || e->in_force)
+            continue;
+        e->want = true;
+        index_touch(d, e);
+    }
+}
+
+/* False when this must be tried again later; everything stays as it is. */
+static bool begin(struct dir *d)
+{
+    struct err err;
+    if (!d->follow)
+        return true;
+    if (check_folder(d, &err) || record_lock(d, &err)) {
+        if (!d->unreadable)
+            dir_note(d, true, "", (struct place){ 0 }, err.text);
+        d->unreadable = true;
+        d->rescan = true;
+        dir_schedule(d, RETRY_MS);
+        return false;
+    }
+    d->unreadable = false;
+    watch_drain(d);
+    if (d->retry_us && clock_mono_us() >= d->retry_us)
+        retry(d);
+    return true;
+}
+
+void dir_pass(struct dir *d)
+{
+    if (!begin(d))
+        return;
+    if (d->rescan) {
+        d->rescan = false;
+        scan_folder(d);
+        record_scan(d);
+    }
+    d->pass++;
+    bool unknown = d->unknown;
+    read_dirty(d);
+    if (unknown && !d->unknown)
+        touch_unclaimed(d);
+    while (!index_resolve(d))
+        read_dirty(d);
+    admit_records(d);
+    while (!index_resolve(d))
+        read_dirty(d);
+    if (d->retry_us)
+        dir_schedule(d, RETRY_MS);
+    if (d->follow) {
+        purge(d);
+        watch_records(d);
+        record_unlock(d);
+    }
+    if (d->changed) {
+        d->changed = false;
+        d->source.sink.changed(d->source.sink.user);
+    }
+}
+
+static int dir_load(struct source *s, struct err *err)
+{
+    struct dir *d = (struct dir *)s;
+    int r = check_folder(d, err);
+    if (r)
+        return r;
+    d->rescan = true;
+    dir_pass(d);
+    d->synced = true;
+    return 0;
+}
+
+static int dir_start(struct source *s, uv_loop_t *loop, struct err *err)
+{
+    struct dir *d = (struct dir *)s;
+    int r = check_folder(d, err);
+    if (!r)
+        r = record_open(d, err);
+    if (!r)
+        r = watch_open(d, loop, err);
+    if (r)
+        return r;
+    d->follow = true;
+    d->rescan = true;
+    dir_pass(d);
+    d->synced = true;
+    return 0;
+}
+
+static bool dir_synced(struct source *s)
+{
+    return ((struct dir *)s)->synced;
+}
+
+static void dir_stop(struct source *s)
+{
+    struct dir *d = (struct dir *)s;
+    watch_close(d);
+    d->follow = false;
+}
+
+static void dir_free(struct source *s)
+{
+    struct dir *d = (struct dir *)s;
+    dir_stop(s);
+    size_t i = 0;
+    void *v;
+    while (map_next(&d->files, &i, NULL, NULL, &v))
+        scan_free(v);
+    index_free(d);
+    map_done(&d->files);
+    map_done(&d->told);
+    vec_done(&d->dirty);
+    vec_done(&d->touched);
+    vec_done(&d->records);
+    record_close(d);
+    free(d->path);
+    free(d);
+}
+
+static const struct source_ops dir_ops = {
+    .load = dir_load,
+    .start = dir_start,
+    .synced = dir_synced,
+    .write = dir_write,
+    .stop = dir_stop,
+    .free = dir_free,
+};
+
+struct source *dir_open(const char *path, const struct source_sink *sink)
+{
+    struct dir *d = xcalloc(1, sizeof(*d));
+    d->source = (struct source){ &dir_ops, *sink };
+    d->path = xstrdup(path);
+    for (size_t n = strlen(d->path); n > 1 && d->path[n - 1] == '/'; n--)
+        d->path[n - 1] = '\0';
+    d->lock = -1;
+    return &d->source;
+}

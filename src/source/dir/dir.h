@@ -1,0 +1,154 @@
+/* The manifest folder: files ending in .yaml, .yml and .json in DIR and one folder below.
+ *
+ * What is kept is small: for each file the objects it claims, by hash; the objects
+ * themselves belong to the sink. Everything happens in passes (dir.c): read the files
+ * that changed, decide for each object touched which file's version is in force
+ * (index.c), admit PortMaps and classes into their records (admit.c), tell the sink. Passes
+ * that may write hold the lock of the records, so that no agent acts on a manifest older than
+ * one another agent has acted on.
+ *
+ * Files: dir.c passes and the source's face, scan.c manifest files, index.c who claims
+ * what, record.c record files, admit.c manifest + record = object, write.c status writes,
+ * watch.c inotify. */
+#pragma once
+
+#include "base/map.h"
+#include "source/codec.h"
+
+struct entry;
+struct file;
+
+/* A file says it has an object. */
+struct claim {
+    struct file *file;
+    struct entry *entry;
+    struct claim *next; /* of the entry, by file name */
+    uint64_t good;      /* hash of the last version that could be decoded, 0: none */
+    uint64_t seen;      /* hash of the last version looked at */
+    uint32_t reading;   /* the last one of the file that had it */
+    struct place place;
+    struct object *pending;      /* `good`, decoded in this pass */
+    const struct file *conflict; /* told: that file comes first */
+};
+
+/* An object some file claims or a record tells of. */
+struct entry {
+    enum object_kind kind;
+    const char *ns, *name;
+    struct claim *claims;
+    const struct claim *owner; /* whose version is in force */
+    uint64_t in_force;         /* its hash */
+    uint64_t record;           /* hash of the record's bytes as last read, 0: no record known */
+    uint32_t tried;            /* the pass in which its files were last read for it */
+    int64_t gone_us;           /* since when nothing claims it (record kept), 0: claimed */
+    bool present;              /* the sink has it */
+    bool want;                 /* the version in force must be decoded again */
+    bool touched;              /* to be resolved in this pass */
+    bool claimed;              /* by some file, since we run */
+    bool record_dirty;         /* its record may have changed */
+    bool queued;               /* in dir.records */
+};
+
+struct file {
+    const char *name; /* below DIR */
+    VEC(struct claim *) claims;
+    uint64_t hash; /* of the content last read, 0: none */
+    uint64_t inode, size, mtime;
+    bool dirty;
+    bool force;   /* decode what its entries want, also if the content is the same */
+    bool parsed;  /* once at least */
+    bool unread;  /* the last version could not be read or parsed */
+    bool unknown; /* what it holds cannot be told: never parsed, or an object without a name */
+    bool found;   /* by the scan under way */
+};
+
+struct watcher;
+
+struct dir {
+    struct source source;
+    char *path;
+    bool follow; /* may write, has a watcher */
+    bool synced;
+    struct map files;   /* name -> struct file */
+    struct map entries; /* key -> struct entry */
+    struct map told;    /* "apiVersion kind" already noted */
+    VEC(struct file *) dirty;
+    VEC(struct entry *) touched;
+    VEC(struct entry *) records; /* to be read */
+    uint32_t pass, readings;
+    uint32_t unknown; /* files */
+    bool rescan, changed;
+    bool unreadable;  /* DIR or the lock; noted */
+    int64_t retry_us; /* when to admit again what could not be written, 0: nothing */
+    int lock;         /* fd of .status/.lock, -1 */
+    struct watcher *watcher;
+};
+
+/* ---- dir.c ---- */
+#define RETRY_MS 1000
+void dir_note(struct dir *d, bool is_error, const char *file, struct place place, const char *text);
+/* A pass is due in so many milliseconds. Nothing without a loop. */
+void dir_schedule(struct dir *d, uint64_t ms);
+void dir_pass(struct dir *d);
+
+/* ---- scan.c ---- */
+void scan_folder(struct dir *d); /* marks new, changed and vanished files dirty */
+struct file *scan_mark(struct dir *d, const char *name);
+void scan_read(struct dir *d, struct file *f);
+bool scan_is_manifest(const char *name);
+void scan_free(struct file *f);
+
+/* ---- index.c ---- */
+struct entry *index_entry(struct dir *d, enum object_kind kind, const char *ns, const char *name);
+struct entry *index_find(const struct dir *d, enum object_kind kind, const char *ns,
+                         const char *name);
+void index_touch(struct dir *d, struct entry *e);
+struct claim *index_claim(struct dir *d, struct file *f, struct entry *e);
+void index_drop_claim(struct dir *d, struct claim *c); /* out of its entry; frees it */
+/* Decides all touched entries. False: files must be read again first (they are dirty). */
+bool index_resolve(struct dir *d);
+void index_upsert(struct dir *d, struct entry *e, struct object *o);
+void index_free(struct dir *d);
+
+/* ---- record.c ---- */
+bool record_kind(enum object_kind kind);
+/* Makes .status and opens the lock. */
+int record_open(struct dir *d, struct err *err);
+int record_lock(struct dir *d, struct err *err);
+void record_unlock(struct dir *d);
+void record_close(struct dir *d);
+/* -ENOENT, or -EINVAL: there, but no such object. */
+int record_read(struct dir *d, enum object_kind kind, const char *ns, const char *name,
+                struct object **ret, uint64_t *ret_hash, struct err *err);
+/* Under the lock. Gives the object the next resourceVersion and writes it. */
+int record_write(struct dir *d, struct object *o, uint64_t *ret_hash, struct err *err);
+int record_delete(struct dir *d, const struct entry *e, struct err *err);
+/* Marks every record's entry to be read. */
+void record_scan(struct dir *d);
+/* One namespace's, or the classes' when ns is "". */
+void record_scan_folder(struct dir *d, enum object_kind kind, const char *ns);
+void record_mark(struct dir *d, struct entry *e);
+/* Of a file name such as NAME.json; others are ignored. */
+void record_mark_file(struct dir *d, enum object_kind kind, const char *ns, const char *file);
+/* "DIR/.status/..." of a record, of a folder of records when name is NULL. Free it. */
+char *record_path(const struct dir *d, enum object_kind kind, const char *ns, const char *name);
+
+/* ---- admit.c ---- */
+/* Takes a manifest's object. True and *ret: what the sink gets; false: nothing new (noted). */
+bool admit(struct dir *d, struct entry *e, const struct claim *c, struct object *manifest,
+           struct object **ret);
+/* Reads the records marked and tells the sink of those that changed. */
+void admit_records(struct dir *d);
+
+/* ---- write.c ---- */
+int dir_write(struct source *s, const struct status_write *w, struct err *err);
+
+/* ---- watch.c ---- */
+int watch_open(struct dir *d, uv_loop_t *loop, struct err *err);
+void watch_close(struct dir *d);                   /* handles close on the loop */
+void watch_folder(struct dir *d, const char *sub); /* "" is DIR itself */
+void watch_records(struct dir *d);
+void watch_record_folder(struct dir *d, enum object_kind kind, const char *ns);
+/* Reads all events that wait and marks what they touch. */
+void watch_drain(struct dir *d);
+void watch_schedule(struct dir *d, uint64_t ms);

@@ -1,0 +1,259 @@
+/* DIR/.status: what an API server keeps beside the manifests, one JSON file per PortMap and
+ * PortMapClass. Written under .lock, as .tmp first and then renamed, so a reader needs no lock
+ * and a crash leaves nothing but a .tmp that the next write replaces. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "source/dir/dir.h"
+
+bool record_kind(enum object_kind kind)
+{
+    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS;
+}
+
+static char *status_path(const struct dir *d, const char *name)
+{
+    struct buf b = { 0 };
+    buf_printf(&b, "%s/.status%s%s", d->path, *name ? "/" : "", name);
+    return b.p;
+}
+
+char *record_path(const struct dir *d, enum object_kind kind, const char *ns, const char *name)
+{
+    struct buf b = { 0 };
+    buf_printf(&b, "%s/.status/%s", d->path, kind_info[kind].plural);
+    if (*ns)
+        buf_printf(&b, "/%s", ns);
+    if (name)
+        buf_printf(&b, "/%s.json", name);
+    return b.p;
+}
+
+/* ---- the lock ---- */
+
+static int make_folder(char *path, struct err *err)
+{
+    int r = mkdir(path, 0755) && errno != EEXIST ? -errno : 0;
+    if (r)
+        err_set(err, -r,
+                "cannot make %s: %s: agents keep statuses there, so the folder must be "
+                "writable",
+                path, strerror(-r));
+    free(path);
+    return r;
+}
+
+int record_open(struct dir *d, struct err *err)
+{
+    record_close(d);
+    int r = make_folder(status_path(d, ""), err);
+    if (!r)
+        r = make_folder(record_path(d, KIND_PORTMAP, "", NULL), err);
+    if (!r)
+        r = make_folder(record_path(d, KIND_PORTMAPCLASS, "", NULL), err);
+    if (r)
+        return r;
+    char *path = status_path(d, ".lock");
+    d->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (d->lock < 0)
+        r = err_set(err, errno, "cannot open %s: %s: make it writable", path, strerror(errno));
+    free(path);
+    return r;
+}
+
+void record_close(struct dir *d)
+{
+    if (d->lock >= 0)
+        close(d->lock);
+    d->lock = -1;
+}
+
+/* The file the lock is on is still the one others find by its name. */
+static bool lock_is_current(const struct dir *d)
+{
+    char *path = status_path(d, ".lock");
+    struct stat here, there;
+    bool same = !fstat(d->lock, &here) && !stat(path, &there) && here.st_ino == there.st_ino &&
+                here.st_dev == there.st_dev;
+    free(path);
+    return same;
+}
+
+int record_lock(struct dir *d, struct err *err)
+{
+    for (;;) {
+        int r = d->lock < 0 ? record_open(d, err) : 0;
+        if (r)
+            return r;
+        while (flock(d->lock, LOCK_EX) && errno == EINTR)
+            ;
+        if (lock_is_current(d))
+            return 0;
+        record_close(d);
+    }
+}
+
+void record_unlock(struct dir *d)
+{
+    flock(d->lock, LOCK_UN);
+}
+
+/* ---- one record ---- */
+
+struct wanted {
+    enum object_kind kind;
+    const char *ns, *name;
+    struct object *obj;
+    struct err *err;
+};
+
+static void take_wanted(void *user, const struct doc *doc)
+{
+    struct wanted *w = user;
+    if (!w->obj && doc->kind == w->kind && !strcmp(doc->ns, w->ns) && !strcmp(doc->name, w->name))
+        doc_decode(doc, true, &w->obj, NULL, w->err);
+}
+
+int record_read(struct dir *d, enum object_kind kind, const char *ns, const char *name,
+                struct object **ret, uint64_t *ret_hash, struct err *err)
+{
+    struct err local;
+    struct wanted wanted = { .kind = kind, .ns = ns, .name = name, .err = err ? err : &local };
+    struct codec_handler handler = { &wanted, take_wanted };
+    struct place place;
+    char *path = record_path(d, kind, ns, name), *text;
+    size_t n;
+    int r = codec_read_file(path, &text, &n, err);
+    free(path);
+    if (r)
+        return r == -ENOENT || r == -ENOTDIR ? -ENOENT : -EINVAL;
+    err_set(wanted.err, EINVAL, "it does not hold %s %.64s%s%.253s", kind_info[kind].kind, ns,
+            *ns ? "/" : "", name);
+    r = codec_parse(text, n, CODEC_JSON, &handler, &place, wanted.err);
+    uint64_t hash = hash_bytes(text, n) | 1;
+    free(text);
+    if (r || !wanted.obj) {
+        object_free(wanted.obj);
+        return -EINVAL;
+    }
+    *ret = wanted.obj;
+    *ret_hash = hash;
+    return 0;
+}
+
+static int write_file(const char *path, const struct buf *b)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -errno;
+    int r = 0;
+    for (size_t done = 0; done < b->n && !r;) {
+        ssize_t n = write(fd, b->p + done, b->n - done);
+        if (n >= 0)
+            done += (size_t)n;
+        else if (errno != EINTR)
+            r = -errno;
+    }
+    if (close(fd) && !r)
+        r = -errno;
+    return r;
+}
+
+int record_write(struct dir *d, struct object *o, uint64_t *ret_hash, struct err *err)
+{
+    struct buf b = { 0 };
+    char *tmp = status_path(d, ".tmp");
+    char *path = record_path(d, o->meta.kind, o->meta.ns, o->meta.name);
+    o->meta.resource_version =
+        arena_printf(&o->mem, "%llu", strtoull(o->meta.resource_version, NULL, 10) + 1);
+    struct writer *w = writer_json_new(&b, true);
+    encode_object(w, o);
+    writer_free(w);
+    int r = make_folder(record_path(d, o->meta.kind, o->meta.ns, NULL), err);
+    if (!r) {
+        r = write_file(tmp, &b);
+        if (!r && rename(tmp, path))
+            r = -errno;
+        if (r) {
+            err_set(err, -r, "cannot write %s: %s: make room or make it writable", path,
+                    strerror(-r));
+            unlink(tmp);
+        }
+    }
+    if (!r)
+        *ret_hash = hash_bytes(b.p, b.n) | 1;
+    buf_done(&b);
+    free(path);
+    free(tmp);
+    return r;
+}
+
+int record_delete(struct dir *d, const struct entry *e, struct err *err)
+{
+    char *path = record_path(d, e->kind, e->ns, e->name);
+    int r = unlink(path) && errno != ENOENT
+                ? err_set(err, errno, "cannot remove %s: %s: remove it", path, strerror(errno))
+                : 0;
+    free(path);
+    return r;
+}
+
+/* ---- all of them ---- */
+
+void record_mark(struct dir *d, struct entry *e)
+{
+    if (!e->record) {
+        e->record = 1;
+        index_touch(d, e);
+    }
+    e->record_dirty = true;
+    if (!e->queued)
+        vec_push(&d->records, e);
+    e->queued = true;
+}
+
+void record_mark_file(struct dir *d, enum object_kind kind, const char *ns, const char *file)
+{
+    size_t n = strlen(file);
+    if (*file == '.' || n <= 5 || strcmp(file + n - 5, ".json"))
+        return;
+    char *name = xstrdup(file);
+    name[n - 5] = '\0';
+    record_mark(d, index_entry(d, kind, ns, name));
+    free(name);
+}
+
+void record_scan_folder(struct dir *d, enum object_kind kind, const char *ns)
+{
+    char *path = record_path(d, kind, ns, NULL);
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        record_mark_file(d, kind, ns, entry->d_name);
+    if (dir)
+        closedir(dir);
+    free(path);
+}
+
+void record_scan(struct dir *d)
+{
+    /* Those that are gone, too. */
+    size_t i = 0;
+    void *v;
+    while (map_next(&d->entries, &i, NULL, NULL, &v))
+        if (((struct entry *)v)->record)
+            record_mark(d, v);
+    record_scan_folder(d, KIND_PORTMAPCLASS, "");
+    char *path = record_path(d, KIND_PORTMAP, "", NULL);
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (*entry->d_name != '.')
+            record_scan_folder(d, KIND_PORTMAP, entry->d_name);
+    if (dir)
+        closedir(dir);
+    free(path);
+}

@@ -1,0 +1,348 @@
+/* The manifest files: which there are, and what they claim. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "source/dir/dir.h"
+
+bool scan_is_manifest(const char *name)
+{
+    static const char *const endings[] = { ".yaml", ".yml", ".json" };
+    size_t n = strlen(name);
+    if (*name == '.')
+        return false;
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+        size_t m = strlen(endings[i]);
+        if (n > m && !strcmp(name + n - m, endings[i]))
+            return true;
+    }
+    return false;
+}
+
+static struct file *get_file(struct dir *d, const char *name)
+{
+    size_t n = strlen(name);
+    struct file *f = map_get(&d->files, name, n);
+    if (!f) {
+        f = xcalloc(1, sizeof(*f) + n + 1);
+        f->name = memcpy((char *)(f + 1), name, n + 1);
+        map_put(&d->files, name, n, f);
+    }
+    return f;
+}
+
+static void mark(struct dir *d, struct file *f)
+{
+    if (!f->dirty)
+        vec_push(&d->dirty, f);
+    f->dirty = true;
+}
+
+struct file *scan_mark(struct dir *d, const char *name)
+{
+    struct file *f = get_file(d, name);
+    mark(d, f);
+    return f;
+}
+
+void scan_free(struct file *f)
+{
+    vec_done(&f->claims);
+    free(f);
+}
+
+/* ---- one file ---- */
+
+/* One object of a file being read. */
+struct found {
+    enum object_kind kind;
+    char *ns, *name;
+    uint64_t hash;
+    struct place place;
+    bool known;         /* looked at before: nothing to do */
+    struct object *obj; /* NULL: bad, see error */
+    char *error;
+    struct place error_place;
+};
+
+struct reading {
+    struct dir *d;
+    struct file *f;
+    VEC(struct found) found;
+    bool nameless;
+};
+
+static void note_unknown(struct dir *d, const struct file *f, const struct doc *doc)
+{
+    struct buf key = { 0 };
+    buf_printf(&key, "%s %s", doc->api_version, doc->kind_name);
+    if (!map_put(&d->told, key.p, key.n, d)) {
+        struct err err;
+        err_set(&err, 0, "apiVersion %.200s, kind %.200s is none that Portolan reads: skipped",
+                doc->api_version, doc->kind_name);
+        dir_note(d, false, f->name, doc->place, err.text);
+    }
+    buf_done(&key);
+}
+
+static bool known_already(const struct reading *r, const struct doc *doc)
+{
+    const struct entry *e = index_find(r->d, doc->kind, doc->ns, doc->name);
+    if (!e || e->want)
+        return false;
+    for (const struct claim *c = e->claims; c; c = c->next)
+        if (c->file == r->f)
+            return c->seen == doc->hash;
+    return false;
+}
+
+static void on_doc(void *user, const struct doc *doc)
+{
+    struct reading *r = user;
+    if (doc->kind == KIND_COUNT && *doc->api_version && *doc->kind_name) {
+        note_unknown(r->d, r->f, doc);
+        return;
+    }
+    struct found found = { .kind = doc->kind, .hash = doc->hash, .place = doc->place };
+    struct err err;
+    found.known = doc->kind != KIND_COUNT && *doc->name && known_already(r, doc);
+    if (!found.known && doc_decode(doc, false, &found.obj, &found.error_place, &err))
+        found.error = xstrdup(err.text);
+    found.ns = xstrdup(doc->ns);
+    found.name = xstrdup(doc->name);
+    vec_push(&r->found, found);
+}
+
+static void set_unknown(struct dir *d, struct file *f, bool unknown)
+{
+    d->unknown += (uint32_t)unknown - (uint32_t)f->unknown;
+    f->unknown = unknown;
+}
+
+static void take(struct reading *r, struct found *found, bool quiet)
+{
+    struct dir *d = r->d;
+    if (found->error && !quiet)
+        dir_note(d, true, r->f->name, found->error_place, found->error);
+    if (found->kind == KIND_COUNT || !*found->name) {
+        r->nameless = true;
+        return;
+    }
+    struct entry *e = index_entry(d, found->kind, found->ns, found->name);
+    struct claim *c = index_claim(d, r->f, e);
+    if (c->reading == d->readings) {
+        struct err err;
+        err_set(&err, 0,
+                "%s %.64s%s%.253s is already at line %u of this file, which is the one in force: "
+                "remove one of the two",
+                kind_info[e->kind].kind, e->ns, *e->ns ? "/" : "", e->name, c->place.line);
+        if (!quiet)
+            dir_note(d, true, r->f->name, found->place, err.text);
+        return;
+    }
+    c->reading = d->readings;
+    c->place = found->place;
+    if (found->known)
+        return;
+    c->seen = found->hash;
+    index_touch(d, e);
+    if (found->obj) {
+        c->good = found->hash;
+        object_free(c->pending);
+        c->pending = found->obj;
+        found->obj = NULL;
+    }
+}
+
+static void drop_claims(struct dir *d, struct file *f, bool all)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < f->claims.n; i++) {
+        struct claim *c = f->claims.v[i];
+        if (all || c->reading != d->readings)
+            index_drop_claim(d, c);
+        else
+            f->claims.v[kept++] = c;
+    }
+    f->claims.n = kept;
+}
+
+static void file_gone(struct dir *d, struct file *f)
+{
+    drop_claims(d, f, true);
+    set_unknown(d, f, false);
+    map_del(&d->files, f->name, strlen(f->name));
+    scan_free(f);
+}
+
+static void file_bad(struct dir *d, struct file *f, struct place place, const char *text,
+                     bool quiet)
+{
+    struct buf b = { 0 };
+    buf_printf(&b, "%s%s", text,
+               f->claims.n ? "; the last good version of the file stays in force" : "");
+    if (!quiet)
+        dir_note(d, true, f->name, place, b.p);
+    buf_done(&b);
+    f->unread = true;
+    set_unknown(d, f, f->unknown || !f->parsed);
+}
+
+static void parse(struct dir *d, struct file *f, const char *text, size_t n, bool quiet)
+{
+    struct reading r = { .d = d, .f = f };
+    struct codec_handler handler = { &r, on_doc };
+    struct place place = { 0 };
+    struct err err;
+    int bad = codec_parse(text, n, codec_format(f->name), &handler, &place, &err);
+    d->readings++;
+    for (size_t i = 0; i < r.found.n; i++) {
+        struct found *found = &r.found.v[i];
+        if (!bad)
+            take(&r, found, quiet);
+        object_free(found->obj);
+        free(found->error);
+        free(found->ns);
+        free(found->name);
+    }
+    vec_done(&r.found);
+    if (bad) {
+        file_bad(d, f, place, err.text, quiet);
+        return;
+    }
+    /* An object whose name cannot be read may be any of those that seem to be gone. */
+    if (!r.nameless)
+        drop_claims(d, f, false);
+    f->parsed = true;
+    f->unread = false;
+    set_unknown(d, f, r.nameless);
+}
+
+static char *path_of(const struct dir *d, const char *name)
+{
+    struct buf b = { 0 };
+    buf_printf(&b, "%s/%s", d->path, name);
+    return b.p;
+}
+
+static void put_stamp(struct file *f, const struct stat *st)
+{
+    f->inode = st->st_ino;
+    f->size = (uint64_t)st->st_size;
+    f->mtime = (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
+}
+
+static bool same_stamp(const struct file *f, const struct stat *st)
+{
+    struct file now;
+    put_stamp(&now, st);
+    return f->inode == now.inode && f->size == now.size && f->mtime == now.mtime;
+}
+
+void scan_read(struct dir *d, struct file *f)
+{
+    char *path = path_of(d, f->name), *text;
+    struct stat st;
+    struct err err;
+    size_t n;
+    bool force = f->force;
+    f->dirty = f->force = false;
+    int r = stat(path, &st) ? -errno : 0;
+    if (!r) {
+        put_stamp(f, &st); /* before reading: a later change is seen by the next scan */
+        r = codec_read_file(path, &text, &n, &err);
+    } else {
+        err_set(&err, -r, "cannot read %s: %s", path, strerror(-r));
+    }
+    free(path);
+    if (r == -ENOENT || r == -ENOTDIR) {
+        file_gone(d, f);
+        return;
+    }
+    if (r) {
+        file_bad(d, f, (struct place){ 0 }, err.text, f->unread && !f->hash);
+        f->hash = 0;
+        return;
+    }
+    uint64_t hash = hash_bytes(text, n) | 1;
+    bool same = f->hash == hash;
+    f->hash = hash;
+    if (!same || (force && !f->unread))
+        parse(d, f, text, n, same);
+    free(text);
+}
+
+/* ---- the folder ---- */
+
+static bool is_folder(const char *path, const struct dirent *entry)
+{
+    struct stat st;
+    if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
+        return entry->d_type == DT_DIR;
+    return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static void see_file(struct dir *d, const char *name, const char *path)
+{
+    struct file *f = get_file(d, name);
+    struct stat st;
+    f->found = true;
+    if (!f->hash || stat(path, &st) || !same_stamp(f, &st))
+        mark(d, f);
+}
+
+/* Files in a folder that cannot be listed are as they were. */
+static void keep_folder(struct dir *d, const char *sub)
+{
+    size_t i = 0, n = strlen(sub);
+    void *v;
+    while (map_next(&d->files, &i, NULL, NULL, &v)) {
+        struct file *f = v;
+        if (!n || (!strncmp(f->name, sub, n) && f->name[n] == '/'))
+            f->found = true;
+    }
+}
+
+static void list_folder(struct dir *d, const char *sub)
+{
+    char *folder = path_of(d, sub);
+    /* Before the listing, so that what comes after it is seen. */
+    watch_folder(d, sub);
+    DIR *dir = opendir(folder);
+    if (!dir && errno != ENOENT && errno != ENOTDIR) {
+        struct err err;
+        err_set(&err, errno, "cannot list the folder: %s", strerror(errno));
+        dir_note(d, true, sub, (struct place){ 0 }, err.text);
+        keep_folder(d, sub);
+    }
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        struct buf name = { 0 };
+        buf_printf(&name, "%s%s%s", sub, *sub ? "/" : "", entry->d_name);
+        char *path = path_of(d, name.p);
+        if (*entry->d_name != '.' && is_folder(path, entry)) {
+            if (!*sub)
+                list_folder(d, entry->d_name);
+        } else if (scan_is_manifest(entry->d_name)) {
+            see_file(d, name.p, path);
+        }
+        free(path);
+        buf_done(&name);
+    }
+    if (dir)
+        closedir(dir);
+    free(folder);
+}
+
+void scan_folder(struct dir *d)
+{
+    list_folder(d, "");
+    size_t i = 0;
+    void *v;
+    while (map_next(&d->files, &i, NULL, NULL, &v)) {
+        struct file *f = v;
+        if (!f->found)
+            mark(d, f);
+        f->found = false;
+    }
+}

@@ -1,0 +1,104 @@
+/* Status writes: read, compare, change, write, all under the lock. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "source/dir/dir.h"
+
+static void put_row(struct portmap_class *c, const struct node_row *row)
+{
+    struct class_status *s = &c->status;
+    struct node_row *rows = arena_new_array(&c->o.mem, s->n_nodes + 1, struct node_row);
+    uint32_t n = 0, i = 0;
+    while (i < s->n_nodes && strcmp(s->nodes[i].name, row->name) < 0)
+        rows[n++] = s->nodes[i++];
+    rows[n++] = *row;
+    if (i < s->n_nodes && !strcmp(s->nodes[i].name, row->name))
+        i++;
+    while (i < s->n_nodes)
+        rows[n++] = s->nodes[i++];
+    s->nodes = rows;
+    s->n_nodes = n;
+}
+
+static void drop_row(struct class_status *s, const char *name)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        if (strcmp(s->nodes[i].name, name))
+            s->nodes[n++] = s->nodes[i];
+    s->n_nodes = n;
+}
+
+/* `o` borrows from `w`. */
+static void apply(struct object *o, const struct status_write *w)
+{
+    struct portmap_class *c = (struct portmap_class *)o;
+    switch (w->kind) {
+    case WRITE_PORTMAP_STATUS:
+        ((struct portmap *)o)->status = w->portmap;
+        return;
+    case WRITE_CLASS_ROW:
+        put_row(c, &w->row);
+        return;
+    case WRITE_CLASS_LINKS:
+        c->status.links = w->links;
+        c->status.n_links = w->n_links;
+        return;
+    case WRITE_CLASS_CONDITION:
+        c->status.conditions = w->conditions;
+        c->status.observed_generation = w->observed_generation;
+        for (uint32_t i = 0; i < w->drop_rows.n; i++)
+            drop_row(&c->status, w->drop_rows.v[i]);
+        return;
+    }
+}
+
+static void encode(struct buf *b, const struct object *o)
+{
+    struct writer *w = writer_json_new(b, false);
+    encode_object(w, o);
+    writer_free(w);
+}
+
+/* 1: nothing to do. */
+static int change(struct dir *d, struct object *o, const struct status_write *w, uint64_t *ret_hash,
+                  struct err *err)
+{
+    struct buf before = { 0 }, after = { 0 };
+    if (w->kind != WRITE_CLASS_ROW && strcmp(o->meta.resource_version, w->resource_version))
+        return err_set(err, EAGAIN, "%s %.64s%s%.253s: it is at version %s, not %s: decide again",
+                       kind_info[o->meta.kind].kind, w->ns, *w->ns ? "/" : "", w->name,
+                       o->meta.resource_version, w->resource_version);
+    encode(&before, o);
+    apply(o, w);
+    encode(&after, o);
+    int r = !strcmp(before.p, after.p) ? 1 : record_write(d, o, ret_hash, err);
+    buf_done(&before);
+    buf_done(&after);
+    return r;
+}
+
+int dir_write(struct source *s, const struct status_write *w, struct err *err)
+{
+    struct dir *d = (struct dir *)s;
+    enum object_kind kind = w->kind == WRITE_PORTMAP_STATUS ? KIND_PORTMAP : KIND_PORTMAPCLASS;
+    struct object *o;
+    uint64_t hash;
+    int r = record_lock(d, err);
+    if (r)
+        return r;
+    r = record_read(d, kind, w->ns, w->name, &o, &hash, NULL);
+    if (r) {
+        r = err_set(err, EAGAIN, "%s %.64s%s%.253s has no record now: decide again",
+                    kind_info[kind].kind, w->ns, *w->ns ? "/" : "", w->name);
+    } else {
+        r = change(d, o, w, &hash, err);
+        object_free(o);
+    }
+    record_unlock(d);
+    if (!r && d->watcher) {
+        record_mark(d, index_entry(d, kind, w->ns, w->name));
+        dir_schedule(d, 0);
+    }
+    return r > 0 ? 0 : r;
+}
