@@ -3,9 +3,11 @@
 from . import firewall, netns
 
 # A new namespace copies its IPv4 settings from the first one. Say what Debian has, and do without
-# duplicate address detection, which only takes time here.
+# duplicate address detection, which only takes time here, and without the rate limit of ICMP
+# errors, which would turn a refusal into a time-out.
 QUIET = {"net.ipv4.conf.all.rp_filter": 0, "net.ipv4.conf.default.rp_filter": 0,
-         "net.ipv6.conf.all.accept_dad": 0, "net.ipv6.conf.default.accept_dad": 0}
+         "net.ipv6.conf.all.accept_dad": 0, "net.ipv6.conf.default.accept_dad": 0,
+         "net.ipv4.icmp_ratelimit": 0, "net.ipv6.icmp.ratelimit": 0}
 FORWARD = {"net.ipv4.ip_forward": 1, "net.ipv6.conf.all.forwarding": 1}
 
 

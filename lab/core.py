@@ -11,7 +11,7 @@ from .agents import Agent
 from .host import Host
 
 ROOT = "/run/portolan-lab"
-NAME = re.compile(r"^[a-z0-9]{1,16}$")
+NAME = re.compile(r"^[a-z0-9]{1,32}$")
 
 
 class Lab:
@@ -19,7 +19,7 @@ class Lab:
 
     def __init__(self, topology_name="three-nodes", name="lab"):
         if not NAME.match(name):
-            raise ValueError(f"lab name '{name}': lower case letters and digits, at most 16")
+            raise ValueError(f"lab name '{name}': lower case letters and digits, at most 32")
         self.name = name
         self.topology = topology.load(topology_name)
         self.topology_name = topology_name

@@ -58,8 +58,8 @@ class Host:
         self.ip(f"link del {name}")
 
     def change_address(self, link, old, new):
-        """Both with their prefix length; the new one is there before the old one goes."""
-        self.ip(*_address_lines(link, [new]), f"addr del {old} dev {link}")
+        """Both with their prefix length. A primary address takes its secondaries with it."""
+        self.ip(f"addr del {old} dev {link}", *_address_lines(link, [new]))
 
     def set_mtu(self, link, mtu):
         self.ip(f"link set {link} mtu {mtu}")

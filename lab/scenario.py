@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 from .path import Path, witness
 from .probe import Probe
+from .ready import wait_ready
 
 EDGE, EDGE6, EDGE_MESH = "203.0.113.9", "2001:db8:113::9", "100.64.93.1"
 HOME_C = "192.0.2.22"
 CLIENT, CLIENT6, WORKER_C_MESH = "198.51.100.7", "2001:db8:51::7", "100.64.93.3"
 NAMESPACE = "games"
+MULTI_NODES = ("edge-a", "worker-c")
 # (name, class, protocol, port, last port or None, pod, target port)
 MAPPINGS = [
     ("web", "public", "TCP", 3000, None, "a1", 8080),
@@ -77,7 +79,7 @@ def write_objects(lab, objects):
         objects.node(node.name, lab.mesh_address(node.name))
     objects.namespace(NAMESPACE)
     objects.portmapclass("public", {"edge-a": ["enp1s0", "wt0"]})
-    objects.portmapclass("everywhere", {"edge-a": ["enp1s0"], "worker-c": ["enp1s0"]},
+    objects.portmapclass("everywhere", {node: ["enp1s0"] for node in MULTI_NODES},
                          servingMode="Multi", returnPath={"mode": "Vxlan", "vxlan": {
                              "vni": 4300, "subnet": "169.254.78.0/24",
                              "subnet6": "fd64:f5ac:e962::/112"}})
@@ -89,9 +91,11 @@ def write_objects(lab, objects):
         objects.portmap(NAMESPACE, name, class_name, protocol, port, name, "main", **extra)
 
 
-def wait_programmed(status, timeout=10):
-    for name, *_ in MAPPINGS:
-        status.wait_portmap(NAMESPACE, name, timeout=timeout)
+def wait_programmed(lab, status, timeout=10):
+    for name, class_name, protocol, port, *_ in MAPPINGS:
+        wait_ready(lab, status, NAMESPACE, name,
+                   {"className": class_name, "protocol": protocol, "port": port},
+                   MULTI_NODES if class_name == "everywhere" else (), timeout)
 
 
 def perform(lab, case):

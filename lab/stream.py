@@ -16,6 +16,7 @@ class Report:
     """What a stream saw. Times are of the monotonic clock, gaps are (begin, end) over 50 ms."""
     proto: str
     pods: list
+    peers: list             # addresses the pods saw
     sent: int
     echoed: int
     server_received: int

@@ -8,7 +8,6 @@ UDP: every answer is the greeting line followed by the packet.
 A message that starts with "M " belongs to a numbered stream: "M <number> <push>". While push is
 1 and messages keep coming the server also sends "P <number>" every 10 ms. "STOP" is answered
 with "T <received> <pushed>", and ends the stream.
-"GET <n>" over TCP is answered with n bytes.
 """
 
 import selectors
@@ -18,6 +17,7 @@ import time
 
 STEP = 0.01          # seconds between pushed messages
 SILENCE = 1.0        # a UDP peer silent for so long gets no more pushes
+BACKLOG = 64 << 20   # bytes a TCP peer may leave unread
 
 
 class Flow:
@@ -28,10 +28,12 @@ class Flow:
         self.received = 0
         self.pushed = 0
         self.pushing = False
+        self.ended = False
         self.seen = time.monotonic()
         self.next = self.seen
         self.echo = None     # TCP: decided by the first bytes
         self.rest = b""      # TCP: an unfinished line
+        self.waiting = b""   # TCP: what the peer has no room for yet
 
 
 class Server:
@@ -58,38 +60,57 @@ class Server:
     def accept(self, listener):
         conn, peer = listener.accept()
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            conn.sendall(self.greeting(peer, conn.getsockname()))
-        except OSError:
-            conn.close()
-            return
-        self.flows[conn] = Flow(conn.sendall)
+        conn.setblocking(False)
+        self.flows[conn] = Flow(lambda data: self.send(conn, data))
         self.selector.register(conn, selectors.EVENT_READ, self.stream)
+        self.send(conn, self.greeting(peer, conn.getsockname()))
+
+    def send(self, conn, data):
+        """Never blocks: a peer that does not read must not stop the others."""
+        flow = self.flows.get(conn)
+        if not flow:
+            return
+        flow.waiting += data
+        try:
+            flow.waiting = flow.waiting[conn.send(flow.waiting):]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close(conn)
+            return
+        if len(flow.waiting) > BACKLOG:
+            self.close(conn)
+            return
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if flow.waiting else 0)
+        if self.selector.get_key(conn).events != events:
+            self.selector.modify(conn, events, self.stream)
 
     def close(self, conn):
-        self.flows.pop(conn, None)
-        self.selector.unregister(conn)
-        conn.close()
+        if self.flows.pop(conn, None):
+            self.selector.unregister(conn)
+            conn.close()
 
     def stream(self, conn):
+        if conn in self.flows and self.flows[conn].waiting:
+            self.send(conn, b"")
+        flow = self.flows.get(conn)
+        if not flow:
+            return
         try:
             data = conn.recv(65536)
             if not data:
                 self.close(conn)
                 return
-            if data.startswith(b"GET "):
-                conn.settimeout(10)
-                conn.sendall(b"x" * int(data.split()[1]))
-                return
-            flow = self.flows[conn]
             if flow.echo is None:
                 flow.echo = not data.startswith(b"M ")
             if flow.echo:
-                conn.sendall(data)
+                self.send(conn, data)
                 return
             *lines, flow.rest = (flow.rest + data).split(b"\n")
             for line in lines:
                 self.message(flow, line, b"")
+        except BlockingIOError:
+            pass
         except OSError:
             self.close(conn)
 
@@ -110,9 +131,11 @@ class Server:
     def message(self, flow, line, hello):
         """One line of a numbered stream."""
         if line == b"STOP":
-            flow.pushing = False
+            flow.pushing, flow.ended = False, True
             flow.send(hello + b"T %d %d\n" % (flow.received, flow.pushed))
             return
+        if flow.ended:      # UDP: another stream from the same port
+            flow.ended, flow.received, flow.pushed = False, 0, 0
         flow.received += 1
         flow.seen = time.monotonic()
         if line.endswith(b" 1") and not flow.pushing:

@@ -16,7 +16,7 @@ import time
 
 STEP = 0.01
 NOTABLE = 0.05        # silences longer than this are listed
-DRAIN = 3.0           # seconds to wait for the last answers
+DRAIN = {"tcp": 3.0, "udp": 1.0}      # seconds to wait for the last answers
 
 
 class Stream:
@@ -27,7 +27,7 @@ class Stream:
         self.source_port = options.source_port
         self.sent = self.echoed = self.pushes = self.refused = 0
         self.totals = None
-        self.pods, self.gaps, self.errors = [], [], []
+        self.pods, self.peers, self.gaps = [], [], []
         self.buffer = b""
         self.ended = "ok"
 
@@ -84,7 +84,9 @@ class Stream:
         elif line.startswith(b"T "):
             self.totals = [int(word) for word in line.split()[1:]]
         elif line.startswith(b"pod="):
-            pod = line.split()[0][4:].decode()
+            pod, peer = (word.split("=", 1)[1] for word in line.decode().split()[:2])
+            if peer not in self.peers:
+                self.peers.append(peer)
             if not self.pods or self.pods[-1] != pod:
                 self.pods.append(pod)
                 say({"event": "pod", "pod": pod, "time": now})
@@ -92,7 +94,15 @@ class Stream:
     def loop(self, seconds):
         """Sends and receives until the time is up or stdin closes."""
         start = following = time.monotonic()
-        while (now := time.monotonic()) < start + seconds:
+        try:
+            self.exchange(start + seconds, following)
+        finally:
+            now = time.monotonic()
+            if now - self.last > NOTABLE:
+                self.gaps.append([round(self.last, 4), round(now, 4)])
+
+    def exchange(self, until, following):
+        while (now := time.monotonic()) < until:
             if now >= following:
                 if self.transmit(b"M %d %d\n" % (self.sent, self.push)):
                     self.sent += 1
@@ -105,10 +115,11 @@ class Stream:
 
     def drain(self):
         """Asks for the server's totals and waits for what is still on its way."""
-        deadline = time.monotonic() + DRAIN
+        patience = DRAIN[self.proto]
+        deadline = time.monotonic() + patience
         asked = 0.0
         while (now := time.monotonic()) < deadline:
-            if not self.totals and now - asked > (0.2 if self.proto == "udp" else DRAIN):
+            if not self.totals and now - asked > (0.2 if self.proto == "udp" else patience):
                 if self.transmit(b"STOP\n"):
                     asked = now
             if self.totals and self.echoed >= self.sent and self.pushes >= self.totals[1]:
@@ -119,8 +130,9 @@ class Stream:
     def report(self):
         received, pushed = self.totals or (None, None)
         longest = max((end - begin for begin, end in self.gaps), default=0.0)
-        return {"proto": self.proto, "pods": self.pods, "sent": self.sent, "echoed": self.echoed,
-                "server_received": received, "pushed": pushed, "pushes": self.pushes,
+        return {"proto": self.proto, "pods": self.pods, "peers": self.peers,
+                "sent": self.sent, "echoed": self.echoed, "server_received": received,
+                "pushed": pushed, "pushes": self.pushes,
                 "refused": self.refused, "gaps": self.gaps, "longest_gap": round(longest, 4),
                 "ended": self.ended}
 
@@ -143,8 +155,6 @@ def main():
         stream.open()
         stream.loop(options.seconds)
         stream.drain()
-        if stream.echoed < stream.sent and time.monotonic() - stream.last > NOTABLE:
-            stream.gaps.append([round(stream.last, 4), round(time.monotonic(), 4)])
     except (OSError, EOFError) as error:
         stream.ended = type(error).__name__
     say(stream.report())

@@ -13,7 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, ROOT)
 
 from lab import Lab  # noqa: E402
-from world import a_world, leftovers, remove_leftovers  # noqa: E402
+from world import a_world, agent_logs, leftovers, remove_leftovers  # noqa: E402
 
 
 def pytest_collection_modifyitems(items):
@@ -62,7 +62,6 @@ def cluster(world):
 def pytest_runtest_makereport(item, call):
     """A failed test shows what the agents said."""
     report = (yield).get_result()
-    world = item.funcargs.get("world") if hasattr(item, "funcargs") else None
-    if world and report.when == "call" and report.failed:
-        for agent in world.agents():
-            report.sections.append((f"log of the agent on {agent.node}", agent.log()[-6000:]))
+    lab = getattr(item, "funcargs", {}).get("lab")
+    if lab and report.failed and report.when != "teardown":
+        report.sections += agent_logs(lab)

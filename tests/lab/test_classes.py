@@ -14,7 +14,7 @@ def test_a_conflict_across_classes_goes_to_the_earlier_mapping(cluster):
     cluster.public(name="other", **SECOND)
     cluster.expose("first", ["a1"], "tcp", 3000)
     cluster.service("second", ["a2"], [("main", "TCP", 8080)])
-    cluster.objects.portmap(NAMESPACE, "second", "other", "TCP", 3000, "second", "main")
+    cluster.portmap("second", "tcp", 3000, "other")
     message = cluster.refused_with("second", "Accepted", "PortConflict")
     assert f"{NAMESPACE}/first" in message
     cluster.sees_client("tcp", EDGE, 3000, "a1")
@@ -23,11 +23,23 @@ def test_a_conflict_across_classes_goes_to_the_earlier_mapping(cluster):
     cluster.sees_client("tcp", EDGE, 3000, "a2")
 
 
+def test_two_classes_with_links_to_one_pod_node_keep_their_replies_apart(cluster):
+    """Each class counts its slots from zero, but mark and table belong to the pod's node."""
+    cluster.public()
+    cluster.public({"worker-c": ["enp1s0"]}, name="other", **SECOND)
+    for proto in ("tcp", "udp"):
+        cluster.expose(f"edge-{proto}", ["b1"], proto, 3000)
+        cluster.expose(f"home-{proto}", ["b1"], proto, 3100, class_name="other")
+        for _ in range(2):
+            cluster.sees_client(proto, EDGE, 3000, "b1")
+            cluster.sees_client(proto, HOME_C, 3100, "b1")
+
+
 def test_a_range_conflicts_where_it_overlaps(cluster):
     cluster.public()
     cluster.expose("range", ["a1"], "udp", 3200, target=3200, endPort=3210)
     cluster.service("inside", ["a2"], [("main", "UDP", 8080)])
-    cluster.objects.portmap(NAMESPACE, "inside", "public", "UDP", 3210, "inside", "main")
+    cluster.portmap("inside", "udp", 3210)
     assert f"{NAMESPACE}/range" in cluster.refused_with("inside", "Accepted", "PortConflict")
 
 
@@ -75,7 +87,7 @@ def test_an_interface_that_is_missing_and_then_appears(cluster):
     edge = lab.node("edge-a")
     cluster.public({"edge-a": ["enp1s0", "lan0"]})
     cluster.service("web", ["a1"], [("main", "TCP", 8080)])
-    cluster.objects.portmap(NAMESPACE, "web", "public", "TCP", 3000, "web", "main")
+    cluster.portmap("web", "tcp", 3000)
     assert "lan0" in cluster.refused_with("web", "Programmed", "NodeNotReady")
     row = cluster.status.node_row("public", "edge-a")
     assert row["ready"] is False and row["message"] == "interface lan0 not present"
@@ -126,34 +138,60 @@ def test_a_nodes_internal_ip_changes(cluster):
         lab.mesh_allow("worker-b", [lab.mesh_address("worker-b")])
 
 
+def link_mtus(lab):
+    return {end: [link["mtu"] for link in links(lab.node(end)).values()]
+            for end in ("edge-a", "worker-b")}
+
+
+def wait_mtus(lab, edge, worker):
+    wanted = {"edge-a": [edge], "worker-b": [worker]}
+    wait_until(lambda: link_mtus(lab) == wanted, 5,
+               lambda: f"link MTUs {wanted}; they are {link_mtus(lab)}")
+
+
 @pytest.mark.parametrize("node", ["worker-b", "edge-a"])
 def test_the_end_with_the_smaller_mtu_decides(cluster, node):
+    """Both nodes accept, so both report what their underlay carries."""
     lab = cluster.lab
-    cluster.public()
-    cluster.expose("web", ["b1"], "tcp", 3000)
-    cluster.expose("game", ["b1"], "udp", 3000)
-
-    def both_ends(mtu):
-        return all(link["mtu"] == mtu for end in ("edge-a", "worker-b")
-                   for link in links(lab.node(end)).values())
-
-    wait_until(lambda: both_ends(1350), 5, "both ends to have the MTU of the mesh less 50")
+    cluster.public({"edge-a": ["enp1s0"], "worker-b": ["enp1s0"]}, servingMode="Multi")
+    for proto in ("tcp", "udp"):
+        cluster.expose(proto, ["b1"], proto, 3000)
+    wait_mtus(lab, 1350, 1350)
     stream = lab.stream("tcp", EDGE, 3000, push=True).wait_answer()
     lab.node(node).set_mtu("wt0", 1340)
     try:
-        wait_until(lambda: both_ends(1290), 5, "both ends to follow the smaller MTU")
-        cluster.sees_client("tcp", EDGE, 3000, "b1", size=1_000_000, timeout=10)
-        cluster.sees_client("udp", EDGE, 3000, "b1", size=1400, may_fragment=True)
+        wait_mtus(lab, 1290, 1290)
+        large_transfers(cluster)
     finally:
         lab.node(node).set_mtu("wt0", lab.topology.mesh.mtu)
-    wait_until(lambda: both_ends(1350), 5, "both ends to follow back")
+    wait_mtus(lab, 1350, 1350)
     assert stream.stop().nothing_lost
+
+
+def large_transfers(cluster):
+    cluster.sees_client("tcp", EDGE, 3000, "b1", size=1_000_000, timeout=10)
+    cluster.wait_answer("udp", EDGE, 3000, "b1", size=1400, may_fragment=True)
+
+
+def test_a_pod_node_that_does_not_accept_uses_its_own_smaller_mtu(cluster):
+    """It has no row to report in, so its peer keeps its own figure."""
+    lab = cluster.lab
+    cluster.public()
+    for proto in ("tcp", "udp"):
+        cluster.expose(proto, ["b1"], proto, 3000)
+    lab.node("worker-b").set_mtu("wt0", 1340)
+    try:
+        wait_mtus(lab, 1350, 1290)
+        large_transfers(cluster)
+    finally:
+        lab.node("worker-b").set_mtu("wt0", lab.topology.mesh.mtu)
+    wait_mtus(lab, 1350, 1350)
 
 
 def test_a_link_below_1280_bytes_carries_ipv4_only(cluster):
     lab = cluster.lab
     cluster.public()
-    lab.node("worker-b").set_mtu("wt0", 1320)
+    lab.node("edge-a").set_mtu("wt0", 1320)
     try:
         cluster.expose("web", ["b1"], "tcp", 3000, families=(4, 6))
         wait_until(lambda: [link["mtu"] for link in links(lab.node("edge-a")).values()] == [1270],
@@ -161,7 +199,7 @@ def test_a_link_below_1280_bytes_carries_ipv4_only(cluster):
         cluster.sees_client("tcp", EDGE, 3000, "b1")
         assert not lab.probe("tcp", EDGE6, 3000, timeout=0.5).answered
     finally:
-        lab.node("worker-b").set_mtu("wt0", lab.topology.mesh.mtu)
+        lab.node("edge-a").set_mtu("wt0", lab.topology.mesh.mtu)
     cluster.wait_answer("tcp", EDGE6, 3000, "b1")
 
 
@@ -170,7 +208,7 @@ def test_mode_none_refuses_what_needs_a_link_and_serves_the_rest(cluster):
     cluster.public(returnPath={"mode": "None"})
     cluster.expose("near", ["a1"], "tcp", 3000)
     cluster.service("far", ["b1"], [("main", "TCP", 8080)])
-    cluster.objects.portmap(NAMESPACE, "far", "public", "TCP", 3100, "far", "main")
+    cluster.portmap("far", "tcp", 3100)
     cluster.refused_with("far", "Programmed", "ReturnPathUnavailable")
     cluster.sees_client("tcp", EDGE, 3000, "a1")
     assert not lab.probe("tcp", EDGE, 3100, timeout=0.5).answered

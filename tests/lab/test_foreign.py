@@ -114,8 +114,6 @@ ROUTING = {
     "a link's mtu changed": lambda n: ip(n, f"link set {link_of(n)} mtu 1300"),
     "a link's address deleted": lambda n: ip(n, f"addr flush dev {link_of(n)} scope global"),
     "a link's address added": lambda n: ip(n, f"addr add 192.0.2.99/32 dev {link_of(n)}"),
-    "a link renamed": lambda n: n.ip(f"link set {link_of(n)} down",
-                                     f"link set {link_of(n)} name other0"),
     "the unreachable stand-in route deleted": lambda n: ip(n, "route del unreachable "
                                                               "169.254.76.0/24"),
     "rule 103 deleted": lambda n: ip(n, "rule del pref 103"),

@@ -70,6 +70,7 @@ def test_a_udp_client_with_one_socket_follows_with_its_next_packet(mapped, old, 
         assert ask() == [f"pod={old}".encode(), f"peer={CLIENT}".encode()]
         cluster.move("udp", [new], "udp")
         cluster.wait_answer("udp", EDGE, 3000, new)
+        time.sleep(PROMPT)      # the client is silent for a while
         assert ask() == [f"pod={new}".encode(), f"peer={CLIENT}".encode()]
 
 

@@ -48,7 +48,7 @@ def test_an_endpoint_that_is_not_ready_is_none(mapped, lab):
 @pytest.mark.parametrize("proto", ["tcp", "udp"])
 def test_a_range_without_endpoint_refuses_every_port(mapped, lab, proto):
     mapped.service("range", [], [("main", proto.upper(), 3200)])
-    mapped.objects.portmap("games", "range", "public", proto.upper(), 3200, "range", "main",
+    mapped.portmap("range", proto, 3200,
                            endPort=3220)
     mapped.refused_with("range", "Programmed", "NoReadyEndpoint")
     for port in (3200, 3210, 3220):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from lab import wait_until
-from world import EDGE, EDGE6, elements, links, table_text
+from world import CLIENT, CLIENT6, EDGE, EDGE6, elements, links, table_text
 
 KILL_SECONDS = float(os.environ.get("PORTOLAN_KILL_SECONDS", "60"))
 KILL_EVERY = 0.2
@@ -36,6 +36,7 @@ def assert_nothing_lost(streams):
     reports = [stream.stop() for stream in streams]
     lost = [report for report in reports if not report.nothing_lost]
     assert not lost, "\n".join(map(str, lost))
+    assert {peer for report in reports for peer in report.peers} == {CLIENT, CLIENT6}
 
 
 def test_killed_every_200_ms_nothing_is_lost(serving, streams):

@@ -47,7 +47,7 @@ def test_a_bad_file_at_the_start_stops_nothing_else(world):
 def test_a_file_written_in_pieces_is_taken_when_it_is_whole(cluster):
     cluster.public()
     cluster.service("web", ["a1"], [("main", "TCP", 8080)])
-    cluster.objects.portmap(NAMESPACE, "web", "public", "TCP", 3000, "web", "main")
+    cluster.portmap("web", "tcp", 3000)
     path = mapping_file(cluster, "web")
     with open(path) as file:
         text = file.read()
@@ -72,7 +72,7 @@ def test_a_deleted_file_deletes_its_objects(cluster):
 def test_several_documents_and_unknown_kinds_in_one_file(cluster):
     cluster.public()
     cluster.service("web", ["a1"], [("main", "TCP", 8080)])
-    cluster.objects.portmap(NAMESPACE, "web", "public", "TCP", 3000, "web", "main")
+    cluster.portmap("web", "tcp", 3000)
     path = mapping_file(cluster, "web")
     with open(path) as file:
         mapping = file.read()
@@ -81,6 +81,7 @@ def test_several_documents_and_unknown_kinds_in_one_file(cluster):
                   + mapping.replace("name: web", "name: web2", 1).replace("3000", "3100"))
     with open(path, "w") as file:
         file.write(everything)
+    cluster.mappings["web2"] = {"className": "public", "protocol": "tcp", "port": 3100}
     cluster.programmed("web2")
     cluster.sees_client("tcp", EDGE, 3100, "a1")
     time.sleep(0.2)     # time to say it twice
@@ -90,7 +91,7 @@ def test_several_documents_and_unknown_kinds_in_one_file(cluster):
 def test_an_immutable_field_keeps_its_first_value(cluster):
     cluster.public()
     cluster.expose("web", ["a1"], "tcp", 3000)
-    cluster.objects.portmap(NAMESPACE, "web", "public", "TCP", 3100, "web", "main")
+    cluster.portmap("web", "tcp", 3100)
     cluster.expose("other", ["a2"], "tcp", 3200)
     cluster.sees_client("tcp", EDGE, 3000, "a1")
     assert cluster.lab.probe("tcp", EDGE, 3100).error == "refused"

@@ -19,7 +19,7 @@ def settled(cluster):
         cluster.expose(f"near-{proto}", ["a1"], proto, 3000, families=(4, 6))
         cluster.expose(f"far-{proto}", ["b1"], proto, 3010, families=(4, 6))
     cluster.service("empty", [], [("main", "TCP", 8080)])
-    cluster.objects.portmap("games", "empty", "public", "TCP", 3100, "empty", "main")
+    cluster.portmap("empty", "tcp", 3100)
     cluster.refused_with("empty", "Programmed", "NoReadyEndpoint")
     wait_settled(cluster)
     return cluster

@@ -3,7 +3,7 @@
 import contextlib
 import json
 
-from lab import Manifests, Statuses, wait_until
+from lab import Manifests, Statuses, wait_ready, wait_until
 
 TABLE = ("inet", "portolan")
 PROTOCOL = "107"                       # rtm_protocol of our routes and rules
@@ -22,6 +22,8 @@ class World:
         self.source = source
         self.objects = Manifests(source)
         self.status = Statuses(source)
+        self.everywhere = {}    # class: its nodes when it is Multi
+        self.mappings = {}      # mapping: its spec
         for node in lab.nodes():
             self.objects.node(node.name, lab.mesh_address(node.name))
         self.objects.namespace(NAMESPACE)
@@ -62,7 +64,9 @@ class World:
 
     def public(self, nodes=None, name="public", **spec):
         """A class; by default edge-a accepts on its public interface."""
-        self.objects.portmapclass(name, nodes or {"edge-a": ["enp1s0"]}, **spec)
+        nodes = nodes or {"edge-a": ["enp1s0"]}
+        self.objects.portmapclass(name, nodes, **spec)
+        self.everywhere[name] = nodes if spec.get("servingMode") == "Multi" else ()
 
     def service(self, name, pods, ports, families=(4,)):
         """A Service with one slice per family; `ports` are (name, protocol, target number)."""
@@ -74,11 +78,16 @@ class World:
         for family in families:
             self.objects.endpoints(NAMESPACE, name, pods, ports, family)
 
+    def portmap(self, name, proto, port, class_name="public", **spec):
+        """A mapping of `port` to the Service of the same name."""
+        self.objects.portmap(NAMESPACE, name, class_name, proto.upper(), port, name, "main", **spec)
+        self.mappings[name] = {"className": class_name, "protocol": proto, "port": port}
+
     def expose(self, name, pods, proto, port, class_name="public", target=8080, families=(4,),
                **spec):
-        """A mapping of `port` with a Service of its own; waits until it is programmed."""
+        """A Service and a mapping of `port` to it; waits until it can be dialled."""
         self.service(name, pods, [("main", proto.upper(), target)], families)
-        self.objects.portmap(NAMESPACE, name, class_name, proto.upper(), port, name, "main", **spec)
+        self.portmap(name, proto, port, class_name, **spec)
         self.programmed(name)
 
     def move(self, name, pods, proto, target=8080, families=(4,)):
@@ -86,7 +95,10 @@ class World:
         self.endpoints(name, pods, [("main", proto.upper(), target)], families)
 
     def programmed(self, name, timeout=10):
-        self.status.wait_portmap(NAMESPACE, name, timeout=timeout)
+        """Waits until the mapping can be dialled."""
+        spec = self.mappings[name]
+        wait_ready(self.lab, self.status, NAMESPACE, name, spec,
+                   self.everywhere[spec["className"]], timeout)
 
     def refused_with(self, name, kind, reason, timeout=10):
         """Waits until the condition is False for that reason; returns the message."""
@@ -121,6 +133,12 @@ class World:
         wait_until(dial, timeout, f"{proto} {address}:{port} to answer '{error}'")
 
 
+def agent_logs(lab):
+    """[(title, the end of the log)] of agents that have said something."""
+    logs = [(node.name, lab.agent(node.name).log()) for node in lab.nodes()]
+    return [(f"log of the agent on {name}", text[-6000:]) for name, text in logs if text]
+
+
 @contextlib.contextmanager
 def a_world(lab, binary, source):
     """A World whose agents must end cleanly and whose cleanup must leave nothing."""
@@ -130,6 +148,10 @@ def a_world(lab, binary, source):
     try:
         yield world
         world.check_agents()
+    except BaseException:       # pytest shows what was printed
+        for title, text in agent_logs(lab):
+            print(f"--- {title}\n{text}")
+        raise
     finally:
         world.close()
         left = leftovers(lab)
@@ -191,7 +213,7 @@ def links(node):
     """{name: {vni, mtu, remote, ...}} of our VXLAN devices."""
     found = {}
     for link in json.loads(node.out("ip", "-d", "-j", "link", "show", "type", "vxlan") or "[]"):
-        if link and link["ifname"].startswith("pl"):
+        if link and link.get("ifalias", "").startswith("portolan:"):
             found[link["ifname"]] = {"mtu": link["mtu"], **link["linkinfo"]["info_data"]}
     return found
 
