@@ -48,13 +48,13 @@ static const char *capture(const char *command, int *ret_status)
 
 void run(const char *fmt, ...)
 {
-    char command[2048];
+    char command[4096] = "set -e; exec 2>&1; ";
+    size_t at = strlen(command);
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(command, sizeof(command) - 8, fmt, ap);
+    int n = vsnprintf(command + at, sizeof(command) - at, fmt, ap);
     va_end(ap);
-    assert_in_range(n, 1, sizeof(command) - 9);
-    strcat(command, " 2>&1");
+    assert_in_range(n, 1, sizeof(command) - at - 1);
     int status;
     const char *text = capture(command, &status);
     if (status)
