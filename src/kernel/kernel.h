@@ -26,6 +26,10 @@ struct report {
     size_t bytes;                  /* sent */
 };
 
+/* "pl4242" or "pl4242p1f90", and nothing else: model/names.h. */
+bool link_name_parse(const char *name, uint32_t *ret_vni, uint16_t *ret_port);
+bool link_is_ours(const char *name, const char *kind, const char *alias);
+
 void report_refuse(struct report *r, const char *owner, int error, const char *text,
                    const char *object_fmt, ...) __attribute__((format(printf, 5, 6)));
 void report_reset(struct report *r);

@@ -64,20 +64,6 @@ static void link_note(const void *have, struct buf *out)
         buf_puts(out, " (makes IPv6 addresses of its own)");
 }
 
-/* "pl4242" or "pl4242p1f90", and nothing else. */
-static bool name_parse(const char *name, unsigned long *ret_vni, unsigned long *ret_port)
-{
-    size_t prefix = strlen(LINK_PREFIX);
-    if (strncmp(name, LINK_PREFIX, prefix) || name[prefix] < '0' || name[prefix] > '9')
-        return false;
-    char *end;
-    *ret_vni = strtoul(name + prefix, &end, 10);
-    *ret_port = LINK_DEFAULT_PORT;
-    if (*end == 'p' && strspn(end + 1, "0123456789abcdef") == strlen(end + 1) && end[1])
-        *ret_port = strtoul(end + 1, &end, 16);
-    return *end == '\0';
-}
-
 static bool vxlan_decode(const struct nlattr *info, struct rtnl_link *l)
 {
     static const struct nl_policy info_policy[] = {
@@ -127,21 +113,23 @@ static bool link_decode(struct rtnl *r, const struct nlmsghdr *m, struct rtnl_li
     };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
     struct rtnl_link l = { 0 };
-    unsigned long vni, port;
+    uint32_t vni;
+    uint16_t port;
     if (m->nlmsg_type != RTM_NEWLINK ||
         nl_parse(m, sizeof(struct ifinfomsg), policy, NL_POLICY_COUNT(policy), tb) ||
         !tb[IFLA_IFNAME] || !tb[IFLA_MTU] || !tb[IFLA_ADDRESS] ||
-        !name_parse(mnl_attr_get_str(tb[IFLA_IFNAME]), &vni, &port) ||
         !vxlan_decode(tb[IFLA_LINKINFO], &l))
         return false;
+    const char *name = mnl_attr_get_str(tb[IFLA_IFNAME]);
     const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(m);
     const char *alias = tb[IFLA_IFALIAS] ? mnl_attr_get_str(tb[IFLA_IFALIAS]) : "";
     l.up = ifi->ifi_flags & IFF_UP;
-    bool unfinished = !alias[0] && !l.up && !l.odd && l.d.vni == vni && l.d.port == port;
-    if (strncmp(alias, LINK_ALIAS_PREFIX, strlen(LINK_ALIAS_PREFIX)) && !unfinished)
+    bool unfinished = !alias[0] && !l.up && !l.odd && link_name_parse(name, &vni, &port) &&
+                      l.d.vni == vni && l.d.port == port;
+    if (!link_is_ours(name, "vxlan", alias) && !unfinished)
         return false;
     l.ifindex = ifi->ifi_index;
-    l.d.name = rtnl_word(r, mnl_attr_get_str(tb[IFLA_IFNAME]));
+    l.d.name = rtnl_word(r, name);
     l.d.alias = rtnl_word(r, alias);
     l.d.mtu = mnl_attr_get_u32(tb[IFLA_MTU]);
     memcpy(l.d.mac, mnl_attr_get_payload(tb[IFLA_ADDRESS]), sizeof(l.d.mac));
