@@ -1,0 +1,220 @@
+#include "kernel/monitor.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/fib_rules.h>
+#include <linux/filter.h>
+#include <linux/if_link.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "kernel/kernel.h"
+#include "model/names.h"
+#include "netlink/nl.h"
+#include "netlink/nl_attr.h"
+
+#define NFT_TYPE(t) ((NFNL_SUBSYS_NFTABLES << 8) | (t))
+
+struct monitor {
+    struct nl_port *route, *nft;
+    char buf[64 * 1024] __attribute__((aligned(NLMSG_ALIGNTO)));
+};
+
+static int filter_routes(int fd, struct err *err);
+static int filter_generations(int fd, struct err *err);
+static unsigned drain(struct monitor *m, struct nl_port *p,
+                      unsigned (*classify)(const struct nlmsghdr *m));
+static unsigned classify_route_event(const struct nlmsghdr *m);
+static unsigned classify_nft_event(const struct nlmsghdr *m);
+
+int monitor_open(struct monitor **ret, struct err *err)
+{
+    static const uint32_t route_groups[] = {
+        RTNLGRP_LINK,       RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE,
+        RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV4_RULE,   RTNLGRP_IPV6_RULE,   0,
+    };
+    static const uint32_t nft_groups[] = { NFNLGRP_NFTABLES, 0 };
+    struct monitor *m = xcalloc(1, sizeof(*m));
+    int r = nl_open(NETLINK_ROUTE, route_groups, &m->route, err);
+    if (!r)
+        r = filter_routes(m->route->fd, err);
+    if (!r)
+        r = nl_open(NETLINK_NETFILTER, nft_groups, &m->nft, err);
+    if (!r)
+        r = filter_generations(m->nft->fd, err);
+    if (r) {
+        monitor_close(m);
+        err_prefix(err, "cannot watch for changes by others");
+        return r;
+    }
+    *ret = m;
+    return 0;
+}
+
+void monitor_close(struct monitor *m)
+{
+    if (!m)
+        return;
+    nl_close(m->route);
+    nl_close(m->nft);
+    free(m);
+}
+
+int monitor_fd_route(const struct monitor *m)
+{
+    return m->route->fd;
+}
+
+int monitor_fd_nft(const struct monitor *m)
+{
+    return m->nft->fd;
+}
+
+unsigned monitor_read(struct monitor *m)
+{
+    return drain(m, m->route, classify_route_event) | drain(m, m->nft, classify_nft_event);
+}
+
+static int attach(int fd, const struct sock_filter *code, size_t n, struct err *err)
+{
+    struct sock_fprog program = { .len = (unsigned short)n,
+                                  .filter = (struct sock_filter *)(uintptr_t)code };
+    if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)))
+        return err_set(err, errno, "cannot attach a socket filter: %s", strerror(errno));
+    return 0;
+}
+
+#define TYPE_AT     offsetof(struct nlmsghdr, nlmsg_type)
+#define ROUTE_AT(x) (NLMSG_HDRLEN + offsetof(struct rtmsg, x))
+
+/* A filter loads big endian; netlink types are in host order. Routes are what busy hosts have
+ * many changes of: only ours, and default routes of table main, come through. */
+static int filter_routes(int fd, struct err *err)
+{
+    const struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_H | BPF_ABS, TYPE_AT),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_NEWROUTE), 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_DELROUTE), 0, 6),
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ROUTE_AT(rtm_protocol)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RTPROT_PORTOLAN, 4, 0),
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ROUTE_AT(rtm_dst_len)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ROUTE_AT(rtm_table)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RT_TABLE_MAIN, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+    };
+    return attach(fd, code, sizeof(code) / sizeof(code[0]), err);
+}
+
+static int filter_generations(int fd, struct err *err)
+{
+    const struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_H | BPF_ABS, TYPE_AT),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(NFT_TYPE(NFT_MSG_NEWGEN)), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+    };
+    return attach(fd, code, sizeof(code) / sizeof(code[0]), err);
+}
+
+static unsigned drain(struct monitor *m, struct nl_port *p,
+                      unsigned (*classify)(const struct nlmsghdr *m))
+{
+    unsigned events = 0;
+    for (;;) {
+        ssize_t n = p->ops->recv(p, m->buf, sizeof(m->buf), 0);
+        if (n == -EINTR)
+            continue;
+        if (n == -EAGAIN)
+            return events;
+        if (n == -ENOBUFS || n == -EMSGSIZE) {
+            events |= MONITOR_LOST;
+            continue;
+        }
+        if (n < 0)
+            return events | MONITOR_LOST;
+        int left = (int)n;
+        for (const struct nlmsghdr *x = (void *)m->buf; mnl_nlmsg_ok(x, left);
+             x = mnl_nlmsg_next(x, &left))
+            events |= classify(x);
+    }
+}
+
+static unsigned classify_link(const struct nlmsghdr *m)
+{
+    static const struct nl_policy policy[] = {
+        [IFLA_IFNAME] = NL_STRING,
+        [IFLA_IFALIAS] = NL_STRING,
+    };
+    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
+    uint32_t vni;
+    uint16_t port;
+    if (nl_parse(m, sizeof(struct ifinfomsg), policy, NL_POLICY_COUNT(policy), tb))
+        return MONITOR_HOST | MONITOR_OURS;
+    /* By name: a stranger's device that was in the way counts too. By alias: it may have been
+     * renamed. */
+    bool ours =
+        (tb[IFLA_IFNAME] && link_name_parse(mnl_attr_get_str(tb[IFLA_IFNAME]), &vni, &port)) ||
+        (tb[IFLA_IFALIAS] && !strncmp(mnl_attr_get_str(tb[IFLA_IFALIAS]), LINK_ALIAS_PREFIX,
+                                      strlen(LINK_ALIAS_PREFIX)));
+    return ours ? MONITOR_OURS : MONITOR_HOST;
+}
+
+static unsigned classify_addr(const struct nlmsghdr *m)
+{
+    if (mnl_nlmsg_get_payload_len(m) < sizeof(struct ifaddrmsg))
+        return 0;
+    const struct ifaddrmsg *ifa = mnl_nlmsg_get_payload(m);
+    char name[IF_NAMESIZE];
+    uint32_t vni;
+    uint16_t port;
+    /* When the device is gone its own event says so. */
+    if (if_indextoname(ifa->ifa_index, name) && link_name_parse(name, &vni, &port))
+        return MONITOR_OURS;
+    return ifa->ifa_scope == RT_SCOPE_UNIVERSE || ifa->ifa_scope == RT_SCOPE_SITE ? MONITOR_HOST
+                                                                                  : 0;
+}
+
+static unsigned classify_rule(const struct nlmsghdr *m)
+{
+    static const struct nl_policy policy[] = { [FRA_PROTOCOL] = NL_U8 };
+    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
+    if (nl_parse(m, sizeof(struct fib_rule_hdr), policy, NL_POLICY_COUNT(policy), tb) ||
+        !tb[FRA_PROTOCOL] || mnl_attr_get_u8(tb[FRA_PROTOCOL]) != RTPROT_PORTOLAN)
+        return 0;
+    return MONITOR_OURS;
+}
+
+static unsigned classify_route_event(const struct nlmsghdr *m)
+{
+    switch (m->nlmsg_type) {
+    case RTM_NEWLINK:
+    case RTM_DELLINK:
+        return classify_link(m);
+    case RTM_NEWADDR:
+    case RTM_DELADDR:
+        return classify_addr(m);
+    case RTM_NEWROUTE:
+    case RTM_DELROUTE:
+        if (mnl_nlmsg_get_payload_len(m) < sizeof(struct rtmsg))
+            return 0;
+        const struct rtmsg *rtm = mnl_nlmsg_get_payload(m);
+        return rtm->rtm_protocol == RTPROT_PORTOLAN ? MONITOR_OURS : MONITOR_HOST;
+    case RTM_NEWRULE:
+    case RTM_DELRULE:
+        return classify_rule(m);
+    }
+    return 0;
+}
+
+static unsigned classify_nft_event(const struct nlmsghdr *m)
+{
+    return m->nlmsg_type == NFT_TYPE(NFT_MSG_NEWGEN) ? MONITOR_NFT : 0;
+}
