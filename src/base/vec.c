@@ -2,7 +2,8 @@
 
 void *vec_grow(void *v, size_t *cap, size_t need, size_t size)
 {
-    size_t want = *cap ? *cap * 2 : 8;
+    /* The first piece is malloc's smallest: many vectors hold one element for ever. */
+    size_t want = *cap ? *cap * 2 : 24 / size;
     if (want < need)
         want = need;
     *cap = want;

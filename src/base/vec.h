@@ -28,11 +28,20 @@ void *vec_grow(void *v, size_t *cap, size_t need, size_t size);
 #define vec_push(vec, ...) \
     (vec_reserve((vec), (vec)->n + 1), (void)((vec)->v[(vec)->n++] = (__VA_ARGS__)))
 /* Makes room for one zeroed element at index i and returns its address. */
-#define vec_insert(vec, i)                                                              \
-    (vec_reserve((vec), (vec)->n + 1),                                                  \
-     memmove(&(vec)->v[(i) + 1], &(vec)->v[i], ((vec)->n - (i)) * sizeof((vec)->v[0])), \
-     (vec)->n++, memset(&(vec)->v[i], 0, sizeof((vec)->v[0])), &(vec)->v[i])
-#define vec_remove(vec, i)                                                                \
-    (memmove(&(vec)->v[i], &(vec)->v[(i) + 1], ((vec)->n - (i)-1) * sizeof((vec)->v[0])), \
-     (void)(vec)->n--)
+#define vec_insert(vec, i)                                    \
+    ({                                                        \
+        size_t vec_at = (i);                                  \
+        vec_reserve((vec), (vec)->n + 1);                     \
+        memmove(&(vec)->v[vec_at + 1], &(vec)->v[vec_at],     \
+                ((vec)->n++ - vec_at) * sizeof((vec)->v[0])); \
+        memset(&(vec)->v[vec_at], 0, sizeof((vec)->v[0]));    \
+        &(vec)->v[vec_at];                                    \
+    })
+#define vec_remove(vec, i)                                    \
+    ({                                                        \
+        size_t vec_at = (i);                                  \
+        memmove(&(vec)->v[vec_at], &(vec)->v[vec_at + 1],     \
+                (--(vec)->n - vec_at) * sizeof((vec)->v[0])); \
+        (void)0;                                              \
+    })
 #define vec_done(vec) (free((vec)->v), memset((vec), 0, sizeof(*(vec))))
