@@ -6,10 +6,9 @@
 #include "base/arena.h"
 
 struct map_slot {
-    void *key; /* NULL: never used; TOMB: deleted */
-    size_t len;
-    uint64_t hash;
+    const void *key; /* NULL: never used; TOMB: deleted */
     void *value;
+    uint32_t len, hash;
 };
 
 static char tomb;
@@ -32,7 +31,7 @@ uint64_t hash_bytes(const void *p, size_t n)
     return h ^ (h >> 33);
 }
 
-static struct map_slot *find(const struct map *m, const void *key, size_t len, uint64_t h)
+static struct map_slot *find(const struct map *m, const void *key, size_t len, uint32_t h)
 {
     if (!m->cap)
         return NULL;
@@ -71,13 +70,13 @@ static void rehash(struct map *m)
 
 void *map_get(const struct map *m, const void *key, size_t len)
 {
-    struct map_slot *s = find(m, key, len, hash_bytes(key, len));
+    struct map_slot *s = find(m, key, len, (uint32_t)hash_bytes(key, len));
     return s ? s->value : NULL;
 }
 
 void *map_put(struct map *m, const void *key, size_t len, void *value)
 {
-    uint64_t h = hash_bytes(key, len);
+    uint32_t h = (uint32_t)hash_bytes(key, len);
     struct map_slot *s = find(m, key, len, h);
     if (s) {
         void *old = s->value;
@@ -89,20 +88,21 @@ void *map_put(struct map *m, const void *key, size_t len, void *value)
     size_t i = h & (m->cap - 1);
     while (m->slots[i].key)
         i = (i + 1) & (m->cap - 1);
-    void *copy = xmalloc(len);
-    memcpy(copy, key, len);
-    m->slots[i] = (struct map_slot){ copy, len, h, value };
+    if (!m->keys_stay)
+        key = memcpy(xmalloc(len), key, len);
+    m->slots[i] = (struct map_slot){ key, value, (uint32_t)len, h };
     m->n++; /* counts tombstones too, so that probing always ends */
     return NULL;
 }
 
 void *map_del(struct map *m, const void *key, size_t len)
 {
-    struct map_slot *s = find(m, key, len, hash_bytes(key, len));
+    struct map_slot *s = find(m, key, len, (uint32_t)hash_bytes(key, len));
     if (!s)
         return NULL;
     void *old = s->value;
-    free(s->key);
+    if (!m->keys_stay)
+        free((void *)s->key);
     s->key = TOMB;
     s->value = NULL;
     return old;
@@ -128,9 +128,9 @@ bool map_next(const struct map *m, size_t *i, const void **ret_key, size_t *ret_
 
 void map_done(struct map *m)
 {
-    for (size_t i = 0; i < m->cap; i++)
+    for (size_t i = 0; i < m->cap && !m->keys_stay; i++)
         if (m->slots[i].key && m->slots[i].key != TOMB)
-            free(m->slots[i].key);
+            free((void *)m->slots[i].key);
     free(m->slots);
-    *m = (struct map){ 0 };
+    *m = (struct map){ .keys_stay = m->keys_stay };
 }

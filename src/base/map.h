@@ -1,4 +1,5 @@
-/* A hash map from bytes to a pointer. Keys are copied. Only store, diff and the kernel's
+/* A hash map from bytes to a pointer. Keys are copied, or with keys_stay they belong to the
+ * caller, who leaves them where they are as long as they are in. Only store, diff and the kernel's
  * adoption use it; everything ordered uses sorted arrays. */
 #pragma once
 
@@ -11,6 +12,7 @@ struct map_slot;
 struct map {
     struct map_slot *slots;
     size_t cap, n;
+    bool keys_stay;
 };
 
 /* The value, or NULL. */

@@ -239,5 +239,6 @@ struct source *dir_open(const char *path, const struct source_sink *sink)
     for (size_t n = strlen(d->path); n > 1 && d->path[n - 1] == '/'; n--)
         d->path[n - 1] = '\0';
     d->lock = -1;
+    d->files.keys_stay = d->entries.keys_stay = true;
     return &d->source;
 }

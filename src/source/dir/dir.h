@@ -34,12 +34,12 @@ struct claim {
 /* An object some file claims or a record tells of. */
 struct entry {
     enum object_kind kind;
-    const char *ns, *name;
+    uint32_t tried;        /* the pass in which its files were last read for it */
+    const char *ns, *name; /* in text */
     struct claim *claims;
     const struct claim *owner; /* whose version is in force */
     uint64_t in_force;         /* its hash */
     uint64_t record;           /* hash of the record's bytes as last read, 0: no record known */
-    uint32_t tried;            /* the pass in which its files were last read for it */
     int64_t gone_us;           /* since when nothing claims it (record kept), 0: claimed */
     bool present;              /* the sink has it */
     bool want;                 /* the version in force must be decoded again */
@@ -47,6 +47,7 @@ struct entry {
     bool claimed;              /* by some file, since we run */
     bool record_dirty;         /* its record may have changed */
     bool queued;               /* in dir.records */
+    char text[];               /* its key in dir.entries */
 };
 
 struct file {

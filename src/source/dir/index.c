@@ -4,11 +4,12 @@
 
 #include "base/clock.h"
 
-/* "K" NS "/" NAME: no name holds a '/'. */
-static size_t make_key(struct buf *b, enum object_kind kind, const char *ns, const char *name)
+/* KIND NS NUL NAME, as in entry.text */
+static void make_key(struct buf *b, enum object_kind kind, const char *ns, const char *name)
 {
-    buf_printf(b, "%c%s/%s", 'A' + (int)kind, ns, name);
-    return b->n;
+    buf_printf(b, "%c%s", 'A' + (int)kind, ns);
+    buf_put(b, "", 1);
+    buf_puts(b, name);
 }
 
 struct entry *index_find(const struct dir *d, enum object_kind kind, const char *ns,
@@ -27,13 +28,12 @@ struct entry *index_entry(struct dir *d, enum object_kind kind, const char *ns, 
     make_key(&key, kind, ns, name);
     struct entry *e = map_get(&d->entries, key.p, key.n);
     if (!e) {
-        size_t n = strlen(ns) + 1, m = strlen(name) + 1;
-        e = xcalloc(1, sizeof(*e) + n + m);
-        char *text = (char *)(e + 1);
+        e = xcalloc(1, sizeof(*e) + key.n + 1);
+        memcpy(e->text, key.p, key.n + 1);
         e->kind = kind;
-        e->ns = memcpy(text, ns, n);
-        e->name = memcpy(text + n, name, m);
-        map_put(&d->entries, key.p, key.n, e);
+        e->ns = e->text + 1;
+        e->name = e->ns + strlen(ns) + 1;
+        map_put(&d->entries, e->text, key.n, e);
     }
     buf_done(&key);
     return e;

@@ -27,7 +27,7 @@ static struct file *get_file(struct dir *d, const char *name)
     if (!f) {
         f = xcalloc(1, sizeof(*f) + n + 1);
         f->name = memcpy((char *)(f + 1), name, n + 1);
-        map_put(&d->files, name, n, f);
+        map_put(&d->files, f->name, n, f);
     }
     return f;
 }
