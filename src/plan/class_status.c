@@ -266,8 +266,8 @@ static struct condition make_condition(struct planner *p, const struct work *w,
     const char *reason = v->blocked, *message = v->blocked_message;
     if (w->without) {
         reason = "SubnetExhausted";
-        message = arena_printf(a, "link %s needs a slot, and all %u of subnet %s are taken",
-                               w->without->key, v->slots[F4], v->obj->subnet);
+        message = arena_printf(a, "link %s needs a slot, and subnet %s has none left of its %u",
+                               w->without->key, v->obj->subnet, v->slots[F4]);
     }
     bool ready = !reason;
     if (ready) {

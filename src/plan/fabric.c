@@ -152,7 +152,7 @@ static void put_forwarding(struct builder *b)
     if (!b->p->programs[F6])
         return;
     put_standin(b, STANDIN6_NET);
-    if (host_v6_trouble(h))
+    if (!h->ipv6)
         return;
     put_sysctl(b, "node ipv6", "net/ipv6/conf/all/forwarding");
     /* A host that forwards ignores router advertisements unless told otherwise, and would

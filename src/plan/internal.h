@@ -154,6 +154,8 @@ bool portmap_asks_for(const struct portmap *pm, const char *interface);
 bool portmap_programs(const struct memo *m, size_t i);
 /* The programming node holds the pod. */
 bool portmap_is_local(const struct memo *m, size_t i);
+/* This node, which programs it, sends the family on rather than refusing it. */
+bool portmap_delivers(const struct planner *p, const struct memo *m, enum family_index f);
 /* Mode None, and some programming node would need a link. *ret_node is that node. */
 bool portmap_is_refused_by_none(const struct memo *m, const char **ret_node);
 

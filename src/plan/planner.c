@@ -126,6 +126,12 @@ static void find_problem(struct planner *p, struct memo *m)
     set_problem(p, m, box);
 }
 
+static void leave_service(struct planner *p, const struct memo *m)
+{
+    size_t at = service_lower_bound(&p->by_service, m->service, m->owner);
+    vec_remove(&p->by_service, at);
+}
+
 static void set_portmap(struct planner *p, struct memo *m, const struct portmap *pm)
 {
     m->pm = pm;
@@ -139,11 +145,13 @@ static void set_portmap(struct planner *p, struct memo *m, const struct portmap 
         return;
     }
     if (m->service && !p->full)
-        vec_remove(&p->by_service, service_lower_bound(&p->by_service, m->service, m->owner));
+        leave_service(p, m);
     free(m->service);
     m->service = service;
-    if (!p->full)
-        *vec_insert(&p->by_service, service_lower_bound(&p->by_service, service, m->owner)) = m;
+    if (p->full)
+        return;
+    size_t at = service_lower_bound(&p->by_service, service, m->owner);
+    *vec_insert(&p->by_service, at) = m;
 }
 
 static void memo_free(struct memo *m)
@@ -170,7 +178,7 @@ static void memo_retire(struct planner *p, struct memo *m)
     set_problem(p, m, NULL);
     status_forget(p, m);
     if (!p->full)
-        vec_remove(&p->by_service, service_lower_bound(&p->by_service, m->service, m->owner));
+        leave_service(p, m);
     m->gone = true;
     vec_push(&p->removed, m);
 }

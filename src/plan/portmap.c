@@ -122,6 +122,11 @@ static struct way way_out(const struct planner *p, const struct memo *m, enum fa
     return (struct way){ true, use->pair->state.end[use->pod_side][f], m->port };
 }
 
+bool portmap_delivers(const struct planner *p, const struct memo *m, enum family_index f)
+{
+    return way_out(p, m, f).open;
+}
+
 static void answer_on(struct planner *p, struct memo *m, struct nft_group_builder *b,
                       enum family_index f, size_t iface, struct way way)
 {

@@ -134,6 +134,22 @@ static struct fact refused(const struct planner *p, const struct memo *m,
                           arena_printf(a, "node %s: %s: %s", p->snap->node, r->object, r->text) };
 }
 
+/* What only the serving node can know of itself. */
+static struct fact own_trouble(const struct planner *p, const struct memo *m, struct arena *a)
+{
+    const char *v6 = host_v6_trouble(p->snap->host);
+    if (!m->choice.t[F4].found && v6)
+        return (struct fact){ "NodeNotReady", arena_printf(a, "node %s: IPv6 is not delivered: %s",
+                                                           p->snap->node, v6) };
+    if (m->cls->self == m->serving && !m->ifaces[F4].n && !m->ifaces[F6].n)
+        return (struct fact){ "NodeNotReady",
+                              arena_printf(a,
+                                           "node %s: no interface asked for has an address of "
+                                           "the Service's family for itself",
+                                           p->snap->node) };
+    return (struct fact){ 0 };
+}
+
 static struct fact find_fact(const struct planner *p, const struct memo *m,
                              const struct applied *applied, struct arena *a)
 {
@@ -142,10 +158,8 @@ static struct fact find_fact(const struct planner *p, const struct memo *m,
     struct fact f = node_trouble(m, a);
     if (!f.reason)
         f = path_trouble(m, a);
-    const char *v6 = host_v6_trouble(p->snap->host);
-    if (!f.reason && !m->choice.t[F4].found && v6)
-        f = (struct fact){ "NodeNotReady", arena_printf(a, "node %s: IPv6 is not delivered: %s",
-                                                        p->snap->node, v6) };
+    if (!f.reason)
+        f = own_trouble(p, m, a);
     return f.reason ? f : refused(p, m, applied, a);
 }
 
@@ -220,7 +234,7 @@ static void put_published(const struct planner *p, const struct memo *m, struct 
     if (!memo_accepted(m) || cls->self < 0 || cls->self != m->serving)
         return;
     const struct string_list *l = &cls->accepting[cls->self].spec->interfaces;
-    bool v6 = m->choice.t[F6].found && !host_v6_trouble(p->snap->host);
+    bool v6 = portmap_delivers(p, m, F6);
     bool v4 = m->choice.t[F4].wanted;
     st->published = arena_new_array(a, l->n * 2ul, struct published);
     for (uint32_t i = 0; i < l->n; i++) {
