@@ -1,0 +1,226 @@
+/* The planner alone: a full pass, and what one change costs, in microseconds of CPU (so that a
+ * busy machine does not show).
+ *
+ *   bench-plan [MAPPINGS]
+ *
+ * Half of the mappings have their pod on this node, half on eight others over links. */
+#include <stdio.h>
+#include <time.h>
+
+#include "base/vec.h"
+#include "plan/plan.h"
+#include "store/store.h"
+
+#define WORKERS 8
+#define ROUNDS  200
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void put_node(struct store *s, const char *name, unsigned number)
+{
+    struct node *n = object_new(KIND_NODE);
+    n->o.meta.name = arena_strdup(&n->o.mem, name);
+    n->internal_ips = arena_new(&n->o.mem, struct ip);
+    n->internal_ips[n->n_internal_ips++] = ip_v4(100, 64, 0, (uint8_t)number);
+    store_upsert(s, &n->o);
+}
+
+static void put_class(struct store *s)
+{
+    struct portmap_class *c = object_new(KIND_PORTMAPCLASS);
+    struct arena *a = &c->o.mem;
+    c->o.meta.name = "public";
+    c->nodes = arena_new(a, struct class_node);
+    c->n_nodes = 1;
+    c->nodes[0].name = "edge";
+    c->nodes[0].interfaces = (struct string_list){ arena_new(a, const char *), 1 };
+    c->nodes[0].interfaces.v[0] = "eth0";
+    c->port_min = 1;
+    c->port_max = 65535;
+    c->vni = 4242;
+    c->vxlan_port = 4790;
+    c->subnet = "169.254.77.0/24";
+    c->subnet6 = "fd64:f5ac:e961::/112";
+    c->status.nodes = arena_new(a, struct node_row);
+    c->status.nodes[c->status.n_nodes++] =
+        (struct node_row){ .name = "edge", .ready = true, .message = "" };
+    c->status.links = arena_new_array(a, WORKERS, struct link_claim);
+    for (unsigned i = 0; i < WORKERS; i++)
+        c->status.links[c->status.n_links++] =
+            (struct link_claim){ .key = arena_printf(a, "edge/w-%u", i),
+                                 .peer = { "edge", arena_printf(a, "w-%u", i) },
+                                 .subnet = arena_printf(a, "169.254.77.%u/31", 2 * i),
+                                 .slot = i };
+    store_upsert(s, &c->o);
+}
+
+static void put_mapping(struct store *s, unsigned i)
+{
+    struct portmap *m = object_new(KIND_PORTMAP);
+    m->o.meta.ns = arena_printf(&m->o.mem, "team-%u", i % 50);
+    m->o.meta.name = arena_printf(&m->o.mem, "map-%u", i);
+    m->o.meta.resource_version = "1";
+    m->o.meta.creation = i;
+    m->class_name = "public";
+    m->protocol = i % 2 ? L4_TCP : L4_UDP;
+    m->port = m->end_port = (uint16_t)(1000 + i / 2);
+    m->service_name = arena_printf(&m->o.mem, "svc-%u", i);
+    m->service_port = "game";
+    store_upsert(s, &m->o);
+}
+
+static void put_slice(struct store *s, unsigned i, unsigned pod)
+{
+    struct endpoint_slice *e = object_new(KIND_ENDPOINTSLICE);
+    struct arena *a = &e->o.mem;
+    e->o.meta.ns = arena_printf(a, "team-%u", i % 50);
+    e->service = arena_printf(a, "svc-%u", i);
+    e->o.meta.name = arena_printf(a, "svc-%u-x", i);
+    e->family = IP_V4;
+    e->ports = arena_new(a, struct endpoint_port);
+    e->ports[e->n_ports++] = (struct endpoint_port){ "game", i % 2 ? L4_TCP : L4_UDP, 3000 };
+    e->endpoints = arena_new(a, struct endpoint);
+    struct endpoint *ep = &e->endpoints[e->n_endpoints++];
+    *ep = (struct endpoint){ .ready = true,
+                             .node_name = i % 4 < 2 ? "edge" : arena_printf(a, "w-%u", i % WORKERS),
+                             .target_kind = "Pod",
+                             .target_ns = e->o.meta.ns,
+                             .target_name = "pod",
+                             .zone = "" };
+    ep->addresses = (struct string_list){ arena_new(a, const char *), 1 };
+    ep->addresses.v[0] = arena_printf(a, "10.%u.%u.%u", pod, i >> 8, i & 255);
+    store_upsert(s, &e->o);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+struct run {
+    struct store *store;
+    struct planner *planner;
+    struct snapshot snap;
+    int64_t built; /* ns of the last pass before its statuses */
+};
+
+/* As if the API server had taken the status: the same object, with it. */
+static void take_status(struct run *r, const struct status_write *w)
+{
+    struct portmap *m = (struct portmap *)(void *)store_get(r->store, KIND_PORTMAP, w->ns, w->name);
+    struct arena *a = &m->o.mem;
+    m->status = w->portmap;
+    m->status.endpoint_node = arena_strdup(a, w->portmap.endpoint_node);
+    m->status.endpoint_address = arena_strdup(a, w->portmap.endpoint_address);
+    m->status.published = arena_new_array(a, w->portmap.n_published, struct published);
+    for (uint32_t i = 0; i < w->portmap.n_published; i++)
+        m->status.published[i] =
+            (struct published){ "edge", "eth0", arena_strdup(a, w->portmap.published[i].address) };
+    m->status.conditions.v = arena_new_array(a, w->portmap.conditions.n, struct condition);
+    for (uint32_t i = 0; i < w->portmap.conditions.n; i++) {
+        struct condition *c = &m->status.conditions.v[i];
+        *c = w->portmap.conditions.v[i];
+        c->reason = arena_strdup(a, c->reason);
+        c->message = arena_strdup(a, c->message);
+    }
+}
+
+static int64_t pass(struct run *r)
+{
+    store_snapshot(r->store, &r->snap);
+    int64_t t = now_ns();
+    plan_build(r->planner, &r->snap);
+    r->built = now_ns() - t;
+    struct status_writes w =
+        plan_statuses(r->planner, &r->snap, &(struct applied){ .acknowledged = true });
+    t = now_ns() - t;
+    for (size_t i = 0; i < w.n; i++)
+        if (w.v[i].kind == WRITE_PORTMAP_STATUS)
+            take_status(r, &w.v[i]);
+    store_commit(r->store);
+    return t;
+}
+
+static void each(struct run *r, unsigned n, const char *what,
+                 void (*change)(struct run *, unsigned))
+{
+    int64_t took[ROUNDS];
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        change(r, (i * 7919u) % n);
+        took[i] = pass(r);
+    }
+    qsort(took, ROUNDS, sizeof(took[0]), by_value);
+    printf("%-32s p50 %7.1f us  p99 %7.1f us\n", what, (double)took[ROUNDS / 2] / 1e3,
+           (double)took[ROUNDS * 99 / 100] / 1e3);
+}
+
+static void move_endpoint(struct run *r, unsigned i)
+{
+    static unsigned turn;
+    put_slice(r->store, i, 1 + ++turn % 200);
+}
+
+static void replace_mapping(struct run *r, unsigned i)
+{
+    char ns[32], name[32];
+    snprintf(ns, sizeof(ns), "team-%u", i % 50);
+    snprintf(name, sizeof(name), "map-%u", i);
+    store_remove(r->store, KIND_PORTMAP, ns, name);
+    pass(r);
+    put_mapping(r->store, i);
+}
+
+static void once(struct run *r, const char *what)
+{
+    double us = (double)pass(r) / 1e3;
+    printf("%-32s %9.1f us, of it statuses %9.1f us\n", what, us, us - (double)r->built / 1e3);
+}
+
+int main(int argc, char **argv)
+{
+    unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 10000;
+    struct host_address addresses[2] = { { .ip = ip_v4(203, 0, 113, 9), .prefix_len = 24 },
+                                         { .ip = ip_v4(100, 64, 0, 1), .prefix_len = 32 } };
+    struct host_iface ifaces[2] = {
+        { .name = "eth0",
+          .mtu = 1500,
+          .up = true,
+          .default4 = true,
+          .addresses = addresses,
+          .n_addresses = 1 },
+        { .name = "wt0", .mtu = 1400, .up = true, .addresses = addresses + 1, .n_addresses = 1 }
+    };
+    struct host host = { .ifaces = ifaces,
+                         .n_ifaces = 2,
+                         .forwarding4 = true,
+                         .forwarding4_error = "",
+                         .forwarding6_error = "" };
+    struct run r = {
+        store_new(), planner_new(), { .node = "edge", .host = &host, .now = 1000 }, 0
+    };
+    put_node(r.store, "edge", 1);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "w-%u", i);
+        put_node(r.store, name, 10 + i);
+    }
+    put_class(r.store);
+    for (unsigned i = 0; i < n; i++) {
+        put_mapping(r.store, i);
+        put_slice(r.store, i, 0);
+    }
+    once(&r, "first pass, all statuses due");
+    put_node(r.store, "spare", 250);
+    once(&r, "full pass again");
+    each(&r, n, "an endpoint moves", move_endpoint);
+    each(&r, n, "a mapping is added", replace_mapping);
+    planner_free(r.planner);
+    store_free(r.store);
+    return 0;
+}
