@@ -163,6 +163,29 @@ static void buffers_grow(void **state)
     buf_done(&b);
 }
 
+static size_t calls;
+static size_t counted(size_t i)
+{
+    calls++;
+    return i;
+}
+
+static void vectors_evaluate_an_index_once(void **state)
+{
+    (void)state;
+    VEC(int) v = { 0 };
+    for (int i = 0; i < 8; i++)
+        vec_push(&v, i);
+    calls = 0;
+    *vec_insert(&v, counted(2)) = 42;
+    assert_int_equal(calls, 1);
+    vec_remove(&v, counted(0));
+    assert_int_equal(calls, 2);
+    assert_int_equal(v.v[1], 42);
+    assert_int_equal(v.v[7], 7);
+    vec_done(&v);
+}
+
 static void vectors_insert_and_remove(void **state)
 {
     (void)state;
@@ -190,6 +213,7 @@ int main(void)
         cmocka_unit_test(errors_take_context_in_front),
         cmocka_unit_test(buffers_grow),
         cmocka_unit_test(vectors_insert_and_remove),
+        cmocka_unit_test(vectors_evaluate_an_index_once),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -1,0 +1,243 @@
+#include "agent/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "agent/lock.h"
+#include "agent/pass.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "kernel/monitor.h"
+
+#define RETRY_FIRST_MS 200
+#define RETRY_MAX_MS   30000
+#define AUDIT_GAP_MS   100 /* at least, between two audits: a busy host must not keep us busy */
+
+struct agent {
+    uv_loop_t loop;
+    struct pass pass;
+    struct monitor *monitor;
+    unsigned needs; /* enum pass_need of the next pass */
+    uint64_t retry_ms;
+    uint64_t audit_allowed_at; /* uv_now() ms */
+    uv_timer_t pass_timer, retry_timer, audit_timer;
+    uv_poll_t route_poll, nft_poll;
+    uv_signal_t sigterm, sigint, sighup;
+    bool synced;
+};
+
+static void on_pass(uv_timer_t *t);
+
+/* The next pass runs in this turn of the loop, or when an audit is allowed again. */
+static void request(struct agent *a, unsigned needs)
+{
+    a->needs |= needs;
+    uint64_t wait = 0, now = uv_now(&a->loop);
+    if ((a->needs & (PASS_AUDIT_RTNL | PASS_AUDIT_NFT)) && a->audit_allowed_at > now)
+        wait = a->audit_allowed_at - now;
+    if (needs && uv_is_active((uv_handle_t *)&a->pass_timer))
+        return;
+    uv_timer_start(&a->pass_timer, on_pass, needs ? wait : 0, 0);
+}
+
+static void on_retry(uv_timer_t *t)
+{
+    request(t->data, PASS_HOST);
+}
+
+static void on_pass(uv_timer_t *t)
+{
+    struct agent *a = t->data;
+    struct source *source = a->pass.source;
+    /* No rule is written, and none removed, before every needed object was seen. */
+    if (!source->ops->synced(source))
+        return;
+    if (!a->synced) {
+        a->synced = true;
+        a->needs = PASS_ALL;
+    }
+    unsigned needs = a->needs;
+    uint64_t now = uv_now(&a->loop);
+    if (a->audit_allowed_at > now) /* an object changed while an audit waits its turn */
+        needs &= ~(unsigned)(PASS_AUDIT_RTNL | PASS_AUDIT_NFT);
+    a->needs &= ~needs;
+    enum pass_result r = pass_run(&a->pass, needs);
+    uv_update_time(&a->loop);
+    if (needs & (PASS_AUDIT_RTNL | PASS_AUDIT_NFT)) {
+        uint64_t took = uv_now(&a->loop) - now;
+        a->audit_allowed_at = uv_now(&a->loop) + AUDIT_GAP_MS + took * 4;
+    }
+    if (r == PASS_CLEAN) {
+        a->retry_ms = 0;
+        uv_timer_stop(&a->retry_timer);
+    } else {
+        a->retry_ms = a->retry_ms ? a->retry_ms * 2 : RETRY_FIRST_MS;
+        if (a->retry_ms > RETRY_MAX_MS)
+            a->retry_ms = RETRY_MAX_MS;
+        uv_timer_start(&a->retry_timer, on_retry, a->retry_ms, 0);
+    }
+    if (a->needs)
+        request(a, a->needs);
+}
+
+static void on_audit(uv_timer_t *t)
+{
+    request(t->data, PASS_ALL);
+}
+
+static void on_kernel(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    struct agent *a = poll->data;
+    unsigned seen = monitor_read(a->monitor), needs = 0;
+    if (seen & MONITOR_HOST)
+        needs |= PASS_HOST;
+    if (seen & MONITOR_OURS)
+        needs |= PASS_AUDIT_RTNL;
+    if ((seen & MONITOR_NFT) && nft_foreign_change(a->pass.nft))
+        needs |= PASS_AUDIT_NFT;
+    if (seen & MONITOR_LOST)
+        needs |= PASS_ALL;
+    if (needs)
+        request(a, needs);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct agent *a = handle->data;
+    if (signum == SIGHUP) {
+        log_info("event=audit cause=SIGHUP");
+        request(a, PASS_ALL);
+        return;
+    }
+    log_info("event=stopping cause=%s kernel_state=kept", signum == SIGTERM ? "SIGTERM" : "SIGINT");
+    uv_stop(&a->loop);
+}
+
+/* ---- what the source tells ---- */
+
+static void sink_upsert(void *user, struct object *obj)
+{
+    store_upsert(((struct agent *)user)->pass.store, obj);
+}
+
+static void sink_removed(void *user, enum object_kind kind, const char *ns, const char *name)
+{
+    store_remove(((struct agent *)user)->pass.store, kind, ns, name);
+}
+
+static void sink_note(void *user, bool is_error, const char *where, const char *text)
+{
+    (void)user;
+    log_write(is_error ? LOG_ERROR : LOG_WARN, "event=source where=%s text=%s", log_quote(where),
+              log_quote(text));
+}
+
+static void sink_changed(void *user)
+{
+    request(user, 0);
+}
+
+/* ---- start and stop ---- */
+
+static void poll_fd(struct agent *a, uv_poll_t *poll, int fd)
+{
+    uv_poll_init(&a->loop, poll, fd);
+    poll->data = a;
+    uv_poll_start(poll, UV_READABLE, on_kernel);
+}
+
+static void init_timer(struct agent *a, uv_timer_t *t)
+{
+    uv_timer_init(&a->loop, t);
+    t->data = a;
+}
+
+static void watch_signal(struct agent *a, uv_signal_t *handle, int signum)
+{
+    uv_signal_init(&a->loop, handle);
+    handle->data = a;
+    uv_signal_start(handle, on_signal, signum);
+}
+
+static int start(struct agent *a, const struct agent_options *opt, struct err *err)
+{
+    const struct source_sink sink = { .user = a,
+                                      .upsert = sink_upsert,
+                                      .removed = sink_removed,
+                                      .note = sink_note,
+                                      .changed = sink_changed };
+    a->pass.store = store_new();
+    int r = source_open(opt->source, &sink, &a->pass.source, err);
+    if (!r)
+        r = pass_open(&a->pass, err);
+    if (!r)
+        r = monitor_open(&a->monitor, err);
+    if (r)
+        return r;
+    poll_fd(a, &a->route_poll, monitor_fd_route(a->monitor));
+    poll_fd(a, &a->nft_poll, monitor_fd_nft(a->monitor));
+    r = a->pass.source->ops->start(a->pass.source, &a->loop, err);
+    if (r)
+        return r;
+    uint64_t every = (uint64_t)opt->audit_seconds * 1000;
+    uv_timer_start(&a->audit_timer, on_audit, every, every);
+    request(a, PASS_ALL);
+    return 0;
+}
+
+static void close_handle(uv_handle_t *h, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(h))
+        uv_close(h, NULL);
+}
+
+static void stop(struct agent *a)
+{
+    if (a->pass.source)
+        a->pass.source->ops->stop(a->pass.source);
+    /* Own handles first by hand would be the same walk: the source has closed its own. */
+    uv_walk(&a->loop, close_handle, NULL);
+    uv_run(&a->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&a->loop);
+    if (a->pass.source)
+        a->pass.source->ops->free(a->pass.source);
+    monitor_close(a->monitor);
+    pass_close(&a->pass);
+    store_free(a->pass.store);
+}
+
+int agent_run(const struct agent_options *opt, struct err *err)
+{
+    int lock;
+    int r = lock_take(opt->state_dir, &lock, err);
+    if (r)
+        return r;
+    struct agent *a = xcalloc(1, sizeof(*a));
+    a->pass.node = opt->node;
+    a->pass.state_dir = opt->state_dir;
+    a->pass.cni_vxlan_port = opt->cni_vxlan_port;
+    uv_loop_init(&a->loop);
+    init_timer(a, &a->pass_timer);
+    init_timer(a, &a->retry_timer);
+    init_timer(a, &a->audit_timer);
+    watch_signal(a, &a->sigterm, SIGTERM);
+    watch_signal(a, &a->sigint, SIGINT);
+    watch_signal(a, &a->sighup, SIGHUP);
+    log_info("event=starting version=%s node=%s source=%s", PORTOLAN_VERSION, opt->node,
+             log_quote(opt->source));
+    r = start(a, opt, err);
+    if (!r)
+        uv_run(&a->loop, UV_RUN_DEFAULT);
+    stop(a);
+    free(a);
+    close(lock);
+    return r;
+}

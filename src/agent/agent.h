@@ -1,0 +1,18 @@
+/* The daemon: one per node. Wires source, store, planner, kernel and status together on one
+ * libuv loop. Next: agent/pass.h (what one pass does), agent/agent.c (when it runs). */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct agent_options {
+    const char *node;   /* this node's name, as its Node object is called */
+    const char *source; /* "dir:DIR" */
+    const char *state_dir;
+    uint32_t cni_vxlan_port;
+    uint32_t audit_seconds; /* full audit of the kernel */
+};
+
+/* Runs until SIGTERM or SIGINT. What is in the kernel stays there. 0 or -errno. */
+int agent_run(const struct agent_options *opt, struct err *err);

@@ -1,0 +1,203 @@
+#include "agent/pass.h"
+
+#include <errno.h>
+#include <linux/netlink.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "kernel/conntrack.h"
+#include "kernel/sysctl.h"
+#include "status/status.h"
+
+int pass_open(struct pass *p, struct err *err)
+{
+    p->planner = planner_new();
+    int r = nl_open(NETLINK_ROUTE, NULL, &p->route_port, err);
+    if (!r)
+        r = nl_open(NETLINK_NETFILTER, NULL, &p->nft_port, err);
+    if (!r)
+        r = nl_open(NETLINK_NETFILTER, NULL, &p->conntrack_port, err);
+    if (r)
+        return r;
+    p->nft = nft_new(p->nft_port, plan_ruleset());
+    p->rtnl = rtnl_new(p->route_port);
+    return 0;
+}
+
+void pass_close(struct pass *p)
+{
+    if (p->nft)
+        nft_free(p->nft);
+    if (p->rtnl)
+        rtnl_free(p->rtnl);
+    nl_close(p->route_port);
+    nl_close(p->nft_port);
+    nl_close(p->conntrack_port);
+    planner_free(p->planner);
+    arena_done(&p->host_mem[0]);
+    arena_done(&p->host_mem[1]);
+    report_done(&p->report);
+    notes_done(&p->notes);
+}
+
+/* True when the facts differ from the observation before. */
+static bool observe_host(struct pass *p, bool *ret_failed)
+{
+    int next = !p->host_now;
+    struct err err = { 0 };
+    arena_reset(&p->host_mem[next]);
+    if (host_observe(p->route_port, &p->host_mem[next], &p->host[next], &err)) {
+        notes_say(&p->notes, LOG_ERROR, "host", log_quote(err.text));
+        *ret_failed = true;
+        return false;
+    }
+    p->host[next].forwarding4_error = p->forwarding4_error;
+    p->host[next].forwarding6_error = p->forwarding6_error;
+    if (p->host_observed && host_equal(&p->host[p->host_now], &p->host[next]))
+        return false;
+    p->host_now = next;
+    p->host_observed = true;
+    return true;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && !strcmp(s + n - m, end);
+}
+
+/* Remembers why forwarding could not be switched on; true when that is news, which the
+ * planner must hear. */
+static bool learn_forwarding(struct pass *p)
+{
+    char four[sizeof(p->forwarding4_error)] = "", six[sizeof(p->forwarding6_error)] = "";
+    for (size_t i = 0; i < p->report.refusals.n; i++) {
+        const struct refusal *f = &p->report.refusals.v[i];
+        if (ends_with(f->object, "net/ipv4/ip_forward"))
+            snprintf(four, sizeof(four), "%s", f->text);
+        else if (ends_with(f->object, "net/ipv6/conf/all/forwarding"))
+            snprintf(six, sizeof(six), "%s", f->text);
+    }
+    bool news = strcmp(four, p->forwarding4_error) || strcmp(six, p->forwarding6_error);
+    memcpy(p->forwarding4_error, four, sizeof(four));
+    memcpy(p->forwarding6_error, six, sizeof(six));
+    return news;
+}
+
+/* Adding runs from the bottom up (links, addresses, routes, rules, the links' sysctls, then
+ * elements that lead to them), removing from the top down. */
+static int apply(struct pass *p, const struct desired *d, unsigned needs, struct err *err)
+{
+    int r = rtnl_add(p->rtnl, d, needs & PASS_AUDIT_RTNL, &p->report, err);
+    sysctl_sync(d, p->state_dir, &p->report);
+    if (!r)
+        r = nft_sync(p->nft, d->groups, d->n_groups, needs & PASS_AUDIT_NFT, &p->report, err);
+    if (!r)
+        r = rtnl_remove(p->rtnl, d, &p->report, err);
+    if (r)
+        return r;
+    const struct flow_target *udp;
+    size_t n = nft_udp_changes(p->nft, &udp);
+    if (!n)
+        return 0;
+    struct err ct = { 0 };
+    int flushed = conntrack_flush_udp(p->conntrack_port, udp, n, &ct);
+    if (flushed < 0)
+        notes_say(&p->notes, LOG_WARN, "conntrack", log_quote(ct.text));
+    else if (flushed)
+        log_debug("event=conntrack_flushed entries=%d", flushed);
+    return 0;
+}
+
+static void say_refusals(struct pass *p)
+{
+    char text[700];
+    for (size_t i = 0; i < p->report.refusals.n; i++) {
+        const struct refusal *f = &p->report.refusals.v[i];
+        snprintf(text, sizeof(text), "owner=%s object=%s error=%s", log_quote(f->owner),
+                 log_quote(f->object), log_quote(f->text));
+        notes_say(&p->notes, LOG_ERROR, "refused", text);
+    }
+}
+
+static void say_problems(struct pass *p, const struct problems *problems)
+{
+    char text[1400];
+    for (size_t i = 0; i < problems->n; i++) {
+        const struct problem *q = &problems->v[i];
+        snprintf(text, sizeof(text), "kind=%s object=%s%s%s field=%s value=%s reason=%s message=%s",
+                 kind_info[q->kind].kind, q->ns, *q->ns ? "/" : "", q->name, log_quote(q->field),
+                 log_quote(q->value), q->reason, log_quote(q->message));
+        notes_say(&p->notes, LOG_WARN, "problem", text);
+    }
+}
+
+static void status_failed(const struct status_write *w, const char *text, void *user)
+{
+    struct pass *p = user;
+    char line[700];
+    snprintf(line, sizeof(line), "object=%s%s%s error=%s", w->ns, *w->ns ? "/" : "", w->name,
+             log_quote(text));
+    notes_say(&p->notes, LOG_ERROR, "status", line);
+}
+
+static int refusal_cmp(const void *a, const void *b)
+{
+    return strcmp(((const struct refusal *)a)->owner, ((const struct refusal *)b)->owner);
+}
+
+static bool write_statuses(struct pass *p, const struct snapshot *snap, bool acknowledged)
+{
+    if (p->report.refusals.n > 1)
+        qsort(p->report.refusals.v, p->report.refusals.n, sizeof(struct refusal), refusal_cmp);
+    struct applied applied = { .refusals = p->report.refusals.v,
+                               .n_refusals = p->report.refusals.n,
+                               .acknowledged = acknowledged };
+    struct status_writes writes = plan_statuses(p->planner, snap, &applied);
+    struct status_outcome out = status_send(p->source, &writes, status_failed, p);
+    if (out.written)
+        log_debug("event=status written=%zu conflicts=%zu", out.written, out.conflicts);
+    return !out.failed;
+}
+
+enum pass_result pass_run(struct pass *p, unsigned needs)
+{
+    int64_t start = clock_mono_us();
+    bool failed = false;
+    notes_begin(&p->notes);
+    report_reset(&p->report);
+    bool host_news = (needs & PASS_HOST) && observe_host(p, &failed);
+    if (!p->host_observed) {
+        notes_end(&p->notes);
+        return PASS_AGAIN;
+    }
+    struct snapshot snap = { .node = p->node,
+                             .now = clock_wall(),
+                             .host = &p->host[p->host_now],
+                             .cni_vxlan_port = p->cni_vxlan_port };
+    store_snapshot(p->store, &snap);
+    if (host_news)
+        snap.changes_known = false;
+    const struct plan *plan = plan_build(p->planner, &snap);
+    int64_t planned = clock_mono_us();
+    struct err err = { 0 };
+    int r = apply(p, &plan->desired, needs, &err);
+    int64_t applied = clock_mono_us();
+    if (r)
+        notes_say(&p->notes, LOG_ERROR, "apply", log_quote(err.text));
+    bool replan = learn_forwarding(p);
+    say_refusals(p);
+    say_problems(p, &plan->problems);
+    bool written = write_statuses(p, &snap, !r);
+    store_commit(p->store);
+    notes_end(&p->notes);
+    const struct report *rep = &p->report;
+    if (rep->adds || rep->changes || rep->deletes)
+        log_info(
+            "event=applied adds=%zu changes=%zu deletes=%zu bytes=%zu refused=%zu plan_us=%lld "
+            "apply_us=%lld",
+            rep->adds, rep->changes, rep->deletes, rep->bytes, rep->refusals.n,
+            (long long)(planned - start), (long long)(applied - planned));
+    return failed || r || replan || !written || rep->refusals.n ? PASS_AGAIN : PASS_CLEAN;
+}

@@ -1,0 +1,51 @@
+/* One pass: observe the host if asked, take a snapshot, plan, apply the difference, write
+ * statuses. Everything it keeps between passes is in struct pass. */
+#pragma once
+
+#include "agent/notes.h"
+#include "kernel/host.h"
+#include "kernel/kernel.h"
+#include "kernel/nft.h"
+#include "kernel/rtnl.h"
+#include "plan/plan.h"
+#include "source/source.h"
+#include "store/store.h"
+
+/* What a pass must look at besides changed objects. */
+enum pass_need {
+    PASS_HOST = 1,       /* interfaces, addresses, sysctls */
+    PASS_AUDIT_RTNL = 2, /* dump our links, addresses, routes, rules */
+    PASS_AUDIT_NFT = 4,  /* dump our table */
+    PASS_ALL = 7,
+};
+
+struct pass {
+    const char *node, *state_dir;
+    uint32_t cni_vxlan_port;
+    struct source *source;
+    struct store *store;
+    struct planner *planner;
+    struct nl_port *route_port, *nft_port, *conntrack_port;
+    struct nft *nft;
+    struct rtnl *rtnl;
+
+    struct arena host_mem[2]; /* the newest observation and the one before */
+    struct host host[2];
+    int host_now;
+    bool host_observed;
+    char forwarding4_error[200], forwarding6_error[200]; /* of the last sysctl_sync */
+
+    struct report report;
+    struct notes notes;
+};
+
+/* Opens the netlink ports. `source` and `store` are set by the caller before. */
+int pass_open(struct pass *p, struct err *err);
+void pass_close(struct pass *p);
+
+enum pass_result {
+    PASS_CLEAN,
+    PASS_AGAIN, /* something was refused or failed: try again later */
+};
+/* `needs` is a set of enum pass_need. */
+enum pass_result pass_run(struct pass *p, unsigned needs);

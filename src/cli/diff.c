@@ -1,0 +1,70 @@
+#include <linux/netlink.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/planned.h"
+#include "kernel/nft.h"
+#include "kernel/rtnl.h"
+#include "kernel/sysctl.h"
+
+static int compare(const struct desired *d, struct buf *out, struct err *err)
+{
+    struct nl_port *route = NULL, *netfilter = NULL;
+    struct rtnl *rtnl = NULL;
+    struct nft *nft = NULL;
+    int r = nl_open(NETLINK_ROUTE, NULL, &route, err);
+    if (!r)
+        r = nl_open(NETLINK_NETFILTER, NULL, &netfilter, err);
+    if (!r) {
+        nft = nft_new(netfilter, plan_ruleset());
+        rtnl = rtnl_new(route);
+        r = nft_diff(nft, d->groups, d->n_groups, out, err);
+    }
+    if (!r)
+        r = rtnl_diff(rtnl, d, out, err);
+    if (!r)
+        sysctl_diff(d, out);
+    if (nft) {
+        nft_free(nft);
+        rtnl_free(rtnl);
+    }
+    nl_close(route);
+    nl_close(netfilter);
+    return r;
+}
+
+static int run(const struct cli_command *cmd, char **args, size_t n_args)
+{
+    (void)args;
+    (void)n_args;
+    struct planned p = { .now = clock_wall() };
+    struct buf out = { 0 };
+    struct err err = { 0 };
+    int r = planned_make(&p, cmd, "");
+    if (!r) {
+        if (compare(&p.plan->desired, &out, &err))
+            r = cli_fail(err.text);
+        else
+            r = p.world.errors ? CLI_FAILED : CLI_DONE;
+        fputs(buf_str(&out), stdout);
+    }
+    buf_done(&out);
+    planned_done(&p);
+    return r;
+}
+
+const struct cli_command cmd_diff = {
+    .name = "diff",
+    .args = "",
+    .summary = "Prints what the agent would change on this node; changes nothing.",
+    .options =
+        (struct cli_option[]){
+            { 0, "node", "NAME", "name of this node's Node object, or $NODE_NAME", "", false },
+            { 0, "source", "dir:DIR", "folder of manifests", "", false },
+            { 0, "cni-vxlan-port", "PORT", "UDP port of the CNI's own VXLAN", "8472", false },
+            { 0 },
+        },
+    .run = run,
+};

@@ -1,0 +1,186 @@
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "cli/cli.h"
+
+static const struct cli_command *const commands[] = {
+    &cmd_agent, &cmd_plan, &cmd_diff, &cmd_get, &cmd_cleanup, &cmd_version,
+};
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void print_help(void)
+{
+    puts("portolan - brings outside traffic to pods, with the client's own address intact\n\n"
+         "Usage: portolan COMMAND [OPTIONS]\n\nCommands:");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    puts("\n'portolan COMMAND --help' lists a command's options; portolan(8) tells the rest.\n"
+         "Exit status: 0 done, 1 failed, 2 usage.");
+}
+
+static void print_command_help(const struct cli_command *cmd)
+{
+    printf("Usage: portolan %s%s%s [OPTIONS]\n\n%s\n\nOptions:\n", cmd->name, *cmd->args ? " " : "",
+           cmd->args, cmd->summary);
+    for (const struct cli_option *o = cmd->options; o->name; o++) {
+        char left[64];
+        int n = o->letter ? snprintf(left, sizeof(left), "-%c, --%s", o->letter, o->name)
+                          : snprintf(left, sizeof(left), "--%s", o->name);
+        if (o->arg)
+            snprintf(left + n, sizeof(left) - (size_t)n, " %s", o->arg);
+        printf("  %-26s %s", left, o->help);
+        if (o->value && *o->value)
+            printf(" (default %s)", o->value);
+        puts("");
+    }
+    printf("  %-26s %s\n", "--help", "this text");
+}
+
+const char *cli_value(const struct cli_command *cmd, const char *name)
+{
+    for (const struct cli_option *o = cmd->options; o->name; o++)
+        if (!strcmp(o->name, name))
+            return o->value ? o->value : "";
+    abort();
+}
+
+bool cli_given(const struct cli_command *cmd, const char *name)
+{
+    for (const struct cli_option *o = cmd->options; o->name; o++)
+        if (!strcmp(o->name, name))
+            return o->given;
+    abort();
+}
+
+int cli_number(const struct cli_command *cmd, const char *name, unsigned min, unsigned max,
+               unsigned *ret)
+{
+    const char *text = cli_value(cmd, name);
+    size_t digits = strspn(text, "0123456789");
+    unsigned long v = strtoul(text, NULL, 10);
+    if (!digits || digits > 9 || text[digits] || v < min || v > max)
+        return cli_usage(cmd, "--%s %s: a whole number from %u to %u is needed", name, text, min,
+                         max);
+    *ret = (unsigned)v;
+    return CLI_DONE;
+}
+
+int cli_fail(const char *text)
+{
+    fprintf(stderr, "portolan: %s\n", text);
+    return CLI_FAILED;
+}
+
+int cli_usage(const struct cli_command *cmd, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("portolan: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "; see 'portolan%s%s --help'\n", cmd ? " " : "", cmd ? cmd->name : "");
+    return CLI_USAGE;
+}
+
+static struct cli_option *option_at(const struct cli_command *cmd, const char *name, int letter)
+{
+    for (struct cli_option *o = cmd->options; o->name; o++)
+        if (name ? !strcmp(o->name, name) : o->letter && o->letter == letter)
+            return o;
+    return NULL;
+}
+
+/* Fills the options' values and leaves the positional arguments at argv[optind..]. */
+static int parse(const struct cli_command *cmd, int argc, char **argv, bool *ret_help)
+{
+    struct option longs[32] = { 0 };
+    char shorts[64] = ":";
+    size_t n = 0, s = 1;
+    for (struct cli_option *o = cmd->options; o->name; o++) {
+        longs[n++] = (struct option){ o->name, o->arg ? required_argument : no_argument, NULL, 0 };
+        if (o->letter) {
+            shorts[s++] = o->letter;
+            if (o->arg)
+                shorts[s++] = ':';
+        }
+    }
+    longs[n] = (struct option){ "help", no_argument, NULL, 0 };
+    opterr = 0;
+    for (;;) {
+        int index = -1, c = getopt_long(argc, argv, shorts, longs, &index);
+        if (c == -1)
+            return CLI_DONE;
+        if (c == ':')
+            return cli_usage(cmd, "option %s needs a value", argv[optind - 1]);
+        if (c == '?')
+            return cli_usage(cmd, "unknown option %s", argv[optind - 1]);
+        if (!c && index == (int)n) {
+            *ret_help = true;
+            return CLI_DONE;
+        }
+        struct cli_option *o = c ? option_at(cmd, NULL, c) : &cmd->options[index];
+        o->given = true;
+        o->value = optarg ? optarg : "yes";
+    }
+}
+
+static int run(const struct cli_command *cmd, int argc, char **argv)
+{
+    bool help = false;
+    for (struct cli_option *o = cmd->options; o->name; o++)
+        if (!strcmp(o->name, "node") && getenv("NODE_NAME"))
+            o->value = getenv("NODE_NAME"); /* as a DaemonSet passes it down */
+    int r = parse(cmd, argc, argv, &help);
+    if (r)
+        return r;
+    if (help) {
+        print_command_help(cmd);
+        return CLI_DONE;
+    }
+    size_t n = (size_t)(argc - optind);
+    if (n < cmd->min_args || n > cmd->max_args)
+        return cli_usage(cmd, "%s arguments: '%s %s' is needed",
+                         n < cmd->min_args ? "too few" : "too many", cmd->name, cmd->args);
+    r = cmd->run(cmd, argv + optind, n);
+    /* A full disk or a closed pipe on stdout is a failure too. */
+    if (fflush(stdout) || ferror(stdout))
+        return r ? r : CLI_FAILED;
+    return r;
+}
+
+static int version(const struct cli_command *cmd, char **args, size_t n_args)
+{
+    (void)cmd;
+    (void)args;
+    (void)n_args;
+    puts("portolan " PORTOLAN_VERSION);
+    return CLI_DONE;
+}
+
+const struct cli_command cmd_version = {
+    .name = "version",
+    .args = "",
+    .summary = "Prints the program's version.",
+    .options = (struct cli_option[]){ { 0 } },
+    .run = version,
+};
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return cli_usage(NULL, "a command is needed");
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        print_help();
+        return CLI_DONE;
+    }
+    if (!strcmp(argv[1], "--version"))
+        return version(NULL, NULL, 0);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(argv[1], commands[i]->name))
+            return run(commands[i], argc - 1, argv + 1);
+    return cli_usage(NULL, "unknown command '%s'", argv[1]);
+}

@@ -1,0 +1,268 @@
+#include "cli/plan_json.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "model/nft_text.h"
+#include "source/codec.h"
+
+static void put(struct writer *w, const char *key, const char *value)
+{
+    writer_key(w, key);
+    writer_string(w, value);
+}
+
+static void put_int(struct writer *w, const char *key, int64_t value)
+{
+    writer_key(w, key);
+    writer_int(w, value);
+}
+
+static void put_ip(struct writer *w, const char *key, const struct ip *ip)
+{
+    char text[IP_TEXT_MAX];
+    put(w, key, ip_format(ip, text));
+}
+
+static void put_prefix(struct writer *w, const char *key, const struct ip *ip, uint8_t len)
+{
+    char text[IP_PREFIX_TEXT_MAX];
+    put(w, key, ip_prefix_format(&(struct ip_prefix){ *ip, len }, text));
+}
+
+static void begin_list(struct writer *w, const char *key)
+{
+    writer_key(w, key);
+    writer_list(w);
+}
+
+/* ---- kernel objects ---- */
+
+static void ruleset(struct writer *w, const struct desired *d)
+{
+    struct buf text = { 0 };
+    nft_text_table(&text, plan_ruleset());
+    nft_text_elements(&text, plan_ruleset(), d->groups, d->n_groups);
+    put(w, "ruleset", buf_str(&text));
+    buf_done(&text);
+}
+
+static void links(struct writer *w, const struct desired *d)
+{
+    begin_list(w, "links");
+    for (size_t i = 0; i < d->n_links; i++) {
+        const struct desired_link *l = &d->links[i];
+        char mac[18];
+        snprintf(mac, sizeof(mac), "%02x:%02x:%02x:%02x:%02x:%02x", l->mac[0], l->mac[1], l->mac[2],
+                 l->mac[3], l->mac[4], l->mac[5]);
+        writer_map(w);
+        put(w, "name", l->name);
+        put(w, "owner", l->owner);
+        put_int(w, "vni", l->vni);
+        put_int(w, "port", l->port);
+        put_ip(w, "local", &l->local);
+        put_ip(w, "remote", &l->remote);
+        put_int(w, "mtu", l->mtu);
+        put(w, "mac", mac);
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+}
+
+static void addresses(struct writer *w, const struct desired *d)
+{
+    begin_list(w, "addresses");
+    for (size_t i = 0; i < d->n_addrs; i++) {
+        writer_map(w);
+        put(w, "interface", d->addrs[i].ifname);
+        put_prefix(w, "address", &d->addrs[i].ip, d->addrs[i].prefix_len);
+        put(w, "owner", d->addrs[i].owner);
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+}
+
+static void routes(struct writer *w, const struct desired *d)
+{
+    begin_list(w, "routes");
+    for (size_t i = 0; i < d->n_routes; i++) {
+        const struct desired_route *r = &d->routes[i];
+        writer_map(w);
+        put(w, "type", r->type == ROUTE_UNREACHABLE ? "unreachable" : "unicast");
+        put_prefix(w, "destination", &r->dst.ip, r->dst.len);
+        put_int(w, "table", r->table);
+        if (r->via.family)
+            put_ip(w, "via", &r->via);
+        if (*r->ifname)
+            put(w, "interface", r->ifname);
+        put(w, "owner", r->owner);
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+}
+
+static void rules(struct writer *w, const struct desired *d)
+{
+    begin_list(w, "rules");
+    for (size_t i = 0; i < d->n_rules; i++) {
+        const struct desired_rule *r = &d->rules[i];
+        writer_map(w);
+        put_int(w, "family", r->family);
+        put_int(w, "priority", r->priority);
+        put_int(w, "fwmark", r->fwmark);
+        if (r->has_dst)
+            put_prefix(w, "destination", &r->dst.ip, r->dst.len);
+        put_int(w, "table", r->table);
+        put(w, "owner", r->owner);
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+}
+
+static void sysctls(struct writer *w, const struct desired *d)
+{
+    begin_list(w, "sysctls");
+    for (size_t i = 0; i < d->n_sysctls; i++) {
+        writer_map(w);
+        put(w, "path", d->sysctls[i].path);
+        put(w, "value", d->sysctls[i].value);
+        put(w, "owner", d->sysctls[i].owner);
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+}
+
+/* ---- what is owed to the API ---- */
+
+static void conditions(struct writer *w, const struct condition_list *list)
+{
+    static const char *const status[] = { "Unknown", "False", "True" };
+    begin_list(w, "conditions");
+    for (uint32_t i = 0; i < list->n; i++) {
+        writer_map(w);
+        put(w, "type", list->v[i].type);
+        put(w, "status", status[list->v[i].status]);
+        put(w, "reason", list->v[i].reason);
+        put(w, "message", list->v[i].message);
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+}
+
+static void portmap_status(struct writer *w, const struct portmap_status *s)
+{
+    if (s->has_endpoint) {
+        writer_key(w, "endpoint");
+        writer_map(w);
+        put(w, "node", s->endpoint_node);
+        put(w, "address", s->endpoint_address);
+        writer_map_end(w);
+    }
+    begin_list(w, "published");
+    for (uint32_t i = 0; i < s->n_published; i++) {
+        writer_map(w);
+        put(w, "node", s->published[i].node);
+        put(w, "interface", s->published[i].interface);
+        put(w, "address", s->published[i].address);
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+    conditions(w, &s->conditions);
+}
+
+static void node_row(struct writer *w, const struct node_row *r)
+{
+    writer_key(w, "node");
+    writer_map(w);
+    put(w, "name", r->name);
+    writer_key(w, "ready");
+    writer_bool(w, r->ready);
+    put(w, "message", r->message);
+    put_int(w, "underlayMTU", r->underlay_mtu);
+    put_int(w, "linkMTU", r->link_mtu);
+    writer_key(w, "addresses");
+    writer_map(w);
+    for (uint32_t i = 0; i < r->n_addresses; i++)
+        put(w, r->addresses[i].interface, r->addresses[i].address);
+    writer_map_end(w);
+    writer_map_end(w);
+}
+
+static void claims(struct writer *w, const struct link_claim *v, uint32_t n)
+{
+    char time[TIME_TEXT_MAX];
+    begin_list(w, "links");
+    for (uint32_t i = 0; i < n; i++) {
+        writer_map(w);
+        put(w, "key", v[i].key);
+        put(w, "subnet", v[i].subnet);
+        put_int(w, "slot", v[i].slot);
+        if (v[i].unused_since)
+            put(w, "unusedSince", time_format(v[i].unused_since, time));
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+}
+
+static void status_write(struct writer *w, const struct status_write *s)
+{
+    writer_map(w);
+    put(w, "kind", kind_info[*s->ns ? KIND_PORTMAP : KIND_PORTMAPCLASS].kind);
+    if (*s->ns)
+        put(w, "namespace", s->ns);
+    put(w, "name", s->name);
+    switch (s->kind) {
+    case WRITE_PORTMAP_STATUS:
+        portmap_status(w, &s->portmap);
+        break;
+    case WRITE_CLASS_ROW:
+        node_row(w, &s->row);
+        break;
+    case WRITE_CLASS_LINKS:
+        claims(w, s->links, s->n_links);
+        break;
+    case WRITE_CLASS_CONDITION:
+        conditions(w, &s->conditions);
+        break;
+    }
+    writer_map_end(w);
+}
+
+static void problem(struct writer *w, const struct problem *p)
+{
+    writer_map(w);
+    put(w, "kind", kind_info[p->kind].kind);
+    if (*p->ns)
+        put(w, "namespace", p->ns);
+    put(w, "name", p->name);
+    put(w, "field", p->field);
+    put(w, "value", p->value);
+    put(w, "reason", p->reason);
+    put(w, "message", p->message);
+    writer_map_end(w);
+}
+
+void plan_print_json(const struct plan *plan, const struct status_writes *writes)
+{
+    struct buf out = { 0 };
+    struct writer *w = writer_json_new(&out, true);
+    writer_map(w);
+    ruleset(w, &plan->desired);
+    links(w, &plan->desired);
+    addresses(w, &plan->desired);
+    routes(w, &plan->desired);
+    rules(w, &plan->desired);
+    sysctls(w, &plan->desired);
+    begin_list(w, "statuses");
+    for (size_t i = 0; i < writes->n; i++)
+        status_write(w, &writes->v[i]);
+    writer_list_end(w);
+    begin_list(w, "problems");
+    for (size_t i = 0; i < plan->problems.n; i++)
+        problem(w, &plan->problems.v[i]);
+    writer_list_end(w);
+    writer_map_end(w);
+    writer_free(w);
+    puts(buf_str(&out));
+    buf_done(&out);
+}

@@ -1,0 +1,6 @@
+/* A plan as one JSON document, for programs. Its keys are those of the text form. */
+#pragma once
+
+#include "plan/plan.h"
+
+void plan_print_json(const struct plan *plan, const struct status_writes *writes);

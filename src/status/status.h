@@ -1,0 +1,15 @@
+/* Sends status writes through the source they belong to. */
+#pragma once
+
+#include "source/source.h"
+
+struct status_outcome {
+    size_t written, conflicts, failed;
+};
+
+/* Tries every write. A conflict (-EAGAIN) is no fault: the newer object is on its way and the
+ * next pass decides again. `failed` is told of every other error. */
+struct status_outcome status_send(struct source *source, const struct status_writes *writes,
+                                  void (*failed)(const struct status_write *w, const char *text,
+                                                 void *user),
+                                  void *user);

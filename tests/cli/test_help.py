@@ -1,0 +1,100 @@
+"""--help and the manual page name the same commands and options."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = os.environ.get("PORTOLAN_BIN", str(ROOT / "build/portolan"))
+COMMANDS = ["agent", "plan", "diff", "get", "cleanup", "version"]
+
+
+def portolan(*args, **kwargs):
+    return subprocess.run([BIN, *args], capture_output=True, text=True, timeout=20, **kwargs)
+
+
+def manual():
+    """Section of each command -> the options it names with their placeholder."""
+    text = (ROOT / "man/portolan.8").read_text().replace("\\-", "-").replace("\\fI", "")
+    commands = text.split(".SH COMMANDS")[1].split(".SH SOURCES")[0]
+    sections = {}
+    for part in commands.split("\n.SS ")[1:]:
+        name, body = part.split("\n", 1)
+        found = set()
+        for line in re.findall(r"^\.TP\n(.*)$", body, re.M):
+            words = line.replace("\\fR", "").replace(",\\ ", " ").replace("\\ ", " ").split()
+            long = next(i for i, w in enumerate(words) if w.startswith("--"))
+            letter = next((w for w in words if re.fullmatch(r"-\w,?", w)), "").rstrip(",")
+            found.add((letter, words[long], words[long + 1] if len(words) > long + 1 else ""))
+        sections[name] = found
+    return sections
+
+
+def help_of(command):
+    found = set()
+    for line in portolan(command, "--help").stdout.splitlines():
+        if match := re.match(r"  (?:(-\w), )?(--[\w-]+)(?: ([A-Zd][\w:]*))?(?:  | [a-z])", line + "  "):
+            if match[2] != "--help":
+                found.add((match[1] or "", match[2], match[3] or ""))
+    return found
+
+
+def test_overview_lists_every_command():
+    out = portolan("--help")
+    assert out.returncode == 0
+    assert re.findall(r"^  (\w+) ", out.stdout, re.M) == COMMANDS
+    assert list(manual()) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_and_manual_agree(command):
+    assert help_of(command) == manual()[command]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_manual_gives_the_defaults_help_gives(command):
+    text = (ROOT / "man/portolan.8").read_text().replace("\\-", "-").replace("\\&", "")
+    for default in re.findall(r"\(default (\S+)\)", portolan(command, "--help").stdout):
+        assert default in text
+
+
+@pytest.mark.parametrize("args, says", [
+    ([], "a command is needed"),
+    (["fly"], "unknown command 'fly'"),
+    (["agent"], "--node"),
+    (["agent", "--node", "a"], "--source"),
+    (["agent", "--node"], "needs a value"),
+    (["agent", "--nope"], "--nope"),
+    (["agent", "--node", "a", "--source", "dir:/x", "--features", "portmap,tea"], "'tea'"),
+    (["agent", "--node", "a", "--source", "dir:/x", "--log-level", "loud"], "loud"),
+    (["agent", "--node", "a", "--source", "dir:/x", "--cni-vxlan-port", "70000"], "1 to 65535"),
+    (["agent", "--node", "a", "--source", "dir:/x", "extra"], "too many"),
+    (["get"], "too few"),
+    (["get", "pods", "--source", "dir:/x"], "pods"),
+    (["get", "portmaps", "--source", "dir:/x", "-o", "xml"], "xml"),
+    (["plan", "--node", "a", "--source", "dir:/x", "-o", "xml"], "xml"),
+    (["plan", "--node", "a", "--source", "dir:/x", "--now", "noon"], "noon"),
+])
+def test_wrong_usage_is_one_line_and_status_2(args, says):
+    out = portolan(*args, env={k: v for k, v in os.environ.items() if k != "NODE_NAME"})
+    assert out.returncode == 2
+    assert out.stdout == ""
+    assert len(out.stderr.splitlines()) == 1 and says in out.stderr
+
+
+@pytest.mark.parametrize("source, says", [
+    ("dir:/nonexistent-folder", "/nonexistent-folder"),
+    ("/tmp", "dir:"),
+    ("kube:", "dir:"),
+])
+def test_a_source_that_cannot_be_read_fails_with_one_line(source, says):
+    out = portolan("get", "portmaps", "--source", source)
+    assert out.returncode == 1
+    assert len(out.stderr.splitlines()) == 1 and says in out.stderr
+
+
+def test_version():
+    assert re.fullmatch(r"portolan \d+\.\d+\.\d+\n", portolan("version").stdout)
