@@ -67,7 +67,7 @@ static void gen_slice(struct rng *r, enum gen_manner manner, struct endpoint_sli
 {
     struct arena *a = &s->o.mem;
     s->service = PICK(r, services);
-    s->family = rng_one_in(r, 3) ? IP_V6 : IP_V4;
+    s->family = rng_one_in(r, 2) ? IP_V6 : IP_V4;
     if (manner == GEN_WILD && rng_one_in(r, 6))
         s->family = IP_NONE;
     char name[32];
@@ -82,17 +82,17 @@ static void gen_slice(struct rng *r, enum gen_manner manner, struct endpoint_sli
             (struct endpoint_port){ PICK(r, port_names), rng_one_in(r, 3) ? L4_TCP : L4_UDP,
                                     PICK(r, numbers) };
     }
-    s->n_endpoints = rng_below(r, 5);
+    s->n_endpoints = rng_one_in(r, 6) ? 0 : 1 + rng_below(r, 4);
     s->endpoints = arena_new_array(a, s->n_endpoints, struct endpoint);
     for (uint32_t i = 0; i < s->n_endpoints; i++) {
-        uint32_t pod = rng_below(r, 4);
+        uint32_t pod = rng_below(r, 3);
         const char *text = s->family == IP_V6 ? arena_printf(a, "fd00:10::%u", pod + 1)
                                               : arena_printf(a, "10.244.0.%u", pod + 1);
         if (manner == GEN_WILD && rng_one_in(r, 8))
             text = "not an address";
         struct endpoint *e = &s->endpoints[i];
         *e = (struct endpoint){ .ready = !rng_one_in(r, 5),
-                                .node_name = gen_nodes[rng_one_in(r, 6) ? pod % 2 : 2 + pod % 3],
+                                .node_name = gen_nodes[rng_one_in(r, 12) ? pod % 2 : 2 + pod],
                                 .target_kind = "Pod",
                                 .target_ns = s->o.meta.ns,
                                 .target_name = rng_one_in(r, 9) ? "" : arena_printf(a, "p%u", pod),
@@ -117,9 +117,9 @@ static void gen_portmap(struct rng *r, enum gen_manner manner, struct portmap *m
     uint32_t end = m->port + PICK(r, spans);
     m->has_end_port = rng_one_in(r, 2);
     m->end_port = m->has_end_port && end <= 65535 ? (uint16_t)end : m->port;
-    if (rng_one_in(r, 2))
+    if (!rng_one_in(r, 3))
         m->interfaces = some_ifaces(r, &m->o.mem, 0);
-    if (m->interfaces.n && rng_one_in(r, 2))
+    if (m->interfaces.n && !rng_one_in(r, 4))
         m->interfaces.n = 1;
     m->service_name = PICK(r, services);
     m->service_port = rng_one_in(r, 4) ? PICK(r, port_names) : port_names[0];
@@ -180,7 +180,7 @@ static void gen_class(struct rng *r, enum gen_manner manner, struct portmap_clas
                                        "fd00::/64",  "0.0.0.0/0", "255.255.255.254/31",
                                        "10.0.0.0/32" };
     static const char *const subnets6[] = { "fd64:f5ac:e961::/112", "fd64:f5ac:e961::/112",
-                                            "fd00:9::/124", "nonsense" };
+                                            "fd00:9::/120", "fd00:9::/126", "nonsense" };
     struct arena *a = &c->o.mem;
     static const char *const own_subnet[] = { "169.254.77.0/24", "169.254.78.0/24", "10.9.0.0/16" };
     uint32_t which = rng_below(r, COUNT(classes));
@@ -188,15 +188,15 @@ static void gen_class(struct rng *r, enum gen_manner manner, struct portmap_clas
     c->nodes = arena_new_array(a, GEN_NODES, struct class_node);
     for (uint32_t i = 0; i < GEN_NODES; i++)
         if (rng_one_in(r, i < 2 ? 2 : 6) || (i == GEN_NODES - 1 && !c->n_nodes))
-            c->nodes[c->n_nodes++] = (struct class_node){ gen_nodes[i], some_ifaces(r, a, 1) };
+            c->nodes[c->n_nodes++] = (struct class_node){ gen_nodes[i], some_ifaces(r, a, 2) };
     c->serving_mode = rng_one_in(r, 3) ? SERVING_MULTI : SERVING_SINGLE;
-    c->return_mode = rng_one_in(r, 5) ? RETURN_NONE : RETURN_VXLAN;
+    c->return_mode = rng_one_in(r, 10) ? RETURN_NONE : RETURN_VXLAN;
     c->port_min = rng_one_in(r, 3) ? 1000 : 1;
     c->port_max = rng_one_in(r, 3) ? 40000 : 65535;
     c->reserved = arena_new_array(a, 2, uint16_t);
     c->n_reserved = rng_below(r, 2);
     c->reserved[0] = 3005;
-    c->has_selector = rng_one_in(r, 4);
+    c->has_selector = rng_one_in(r, 8);
     if (c->has_selector) {
         static const char *const ops[] = { "In", "NotIn", "Exists", "DoesNotExist", "Near" };
         c->selector.expressions = arena_new_array(a, 1, struct selector_requirement);
