@@ -16,7 +16,10 @@
 
 #define RETRY_FIRST_MS 200
 #define RETRY_MAX_MS   30000
-#define AUDIT_GAP_MS   100 /* at least, between two audits: a busy host must not keep us busy */
+/* Between two audits: some multiple of what the last one took, so that a busy host does not
+ * keep us busy, but never so long that a foreign change stands for a second. */
+#define AUDIT_GAP_MIN_MS 20
+#define AUDIT_GAP_MAX_MS 300
 
 struct agent {
     uv_loop_t loop;
@@ -69,8 +72,12 @@ static void on_pass(uv_timer_t *t)
     enum pass_result r = pass_run(&a->pass, needs);
     uv_update_time(&a->loop);
     if (needs & (PASS_AUDIT_RTNL | PASS_AUDIT_NFT)) {
-        uint64_t took = uv_now(&a->loop) - now;
-        a->audit_allowed_at = uv_now(&a->loop) + AUDIT_GAP_MS + took * 4;
+        uint64_t gap = (uv_now(&a->loop) - now) * 4;
+        if (gap < AUDIT_GAP_MIN_MS)
+            gap = AUDIT_GAP_MIN_MS;
+        if (gap > AUDIT_GAP_MAX_MS)
+            gap = AUDIT_GAP_MAX_MS;
+        a->audit_allowed_at = uv_now(&a->loop) + gap;
     }
     if (r == PASS_CLEAN) {
         a->retry_ms = 0;

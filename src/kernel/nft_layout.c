@@ -73,7 +73,8 @@ static struct nftnl_set *build_set(const struct nft_table *t, enum nft_set set)
         nftnl_set_set_u32(x, NFTNL_SET_DATA_TYPE, type_of(def->data, 2));
         nftnl_set_set_u32(x, NFTNL_SET_DATA_LEN, (uint32_t)nft_set_dlen(set));
     }
-    nftnl_set_set_u32(x, NFTNL_SET_DESC_SIZE, def->size);
+    if (def->size)
+        nftnl_set_set_u32(x, NFTNL_SET_DESC_SIZE, def->size);
     if (def->interval) {
         /* Real sizes; only a set with intervals may say them: with them a hash is refused. */
         uint8_t len[3] = { 0 };

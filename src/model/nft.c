@@ -14,9 +14,10 @@
     {                                                  \
         NFT_FIELD_IP6, NFT_FIELD_PROTO, NFT_FIELD_PORT \
     }
-/* Addresses x ports. 262,144 elements is what 10,000 mappings of 26 addresses or ranges
- * need; the kernel allocates buckets by use, not by size. */
-#define FLOWS 262144
+/* The flow sets have no size: the kernel then takes the hash that grows with its elements. With
+ * a size it allocates buckets for that many at once (4 MB a set for 262,144), and neither
+ * adding an element nor finding one is faster for it (Linux 6.18, tests/bench/bench_nft.c). */
+#define FLOWS 0
 #define FEW   4096
 
 const struct nft_set_def nft_set_defs[NFT_SET_COUNT] = {

@@ -59,9 +59,9 @@ struct nft_set_def {
     const char *name;
     enum nft_field key[3];
     enum nft_field data[2]; /* {0}: a set, not a map */
-    uint32_t size;
-    bool interval; /* a concatenation with ranges */
-    bool counter;  /* every element counts */
+    uint32_t size;          /* elements at most; 0: no limit */
+    bool interval;          /* a concatenation with ranges */
+    bool counter;           /* every element counts */
 };
 extern const struct nft_set_def nft_set_defs[NFT_SET_COUNT];
 

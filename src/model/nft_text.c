@@ -150,8 +150,11 @@ static void put_set(struct buf *b, const struct nft_set_def *s)
         buf_puts(b, " : ");
         put_types(b, s->data, 2);
     }
-    buf_printf(b, "\n\t\tsize %" PRIu32 "\n%s%s\t}\n", s->size,
-               s->interval ? "\t\tflags interval\n" : "", s->counter ? "\t\tcounter\n" : "");
+    buf_puts(b, "\n");
+    if (s->size)
+        buf_printf(b, "\t\tsize %" PRIu32 "\n", s->size);
+    buf_printf(b, "%s%s\t}\n", s->interval ? "\t\tflags interval\n" : "",
+               s->counter ? "\t\tcounter\n" : "");
 }
 
 /* ---- rules ---- */
