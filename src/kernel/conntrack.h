@@ -7,6 +7,7 @@
 #include "netlink/nl.h"
 
 /* Deletes entries whose original destination matches a key and whose reply source is not
- * its target. Filtered in the kernel where it can (probed once). Returns how many, or -errno. */
+ * its target. Filtered in the kernel where it can: that it cannot is noticed and remembered.
+ * Returns how many, or -errno. */
 int conntrack_flush_udp(struct nl_port *port, const struct flow_target *keys, size_t n,
                         struct err *err);

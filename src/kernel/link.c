@@ -53,6 +53,11 @@ static void link_text(const void *want, struct buf *out)
                l->mtu, l->mac[0], l->mac[1], l->mac[2], l->mac[3], l->mac[4], l->mac[5], l->alias);
 }
 
+static void link_label(const void *want, struct buf *out)
+{
+    buf_printf(out, "link %s", ((const struct desired_link *)want)->name);
+}
+
 static void link_note(const void *have, struct buf *out)
 {
     const struct rtnl_link *h = have;
@@ -302,6 +307,7 @@ const struct rtnl_kind rtnl_link_kind = {
     .equal = link_equal,
     .in_place = link_in_place,
     .text = link_text,
+    .label = link_label,
     .note = link_note,
     .dump = link_dump,
     .add = link_add,

@@ -207,7 +207,7 @@ static void refuse(struct pass *p, const char *who, const void *object, int e,
                    const struct err *err)
 {
     struct buf text = { 0 };
-    p->kind->text(object, &text);
+    (p->kind->label ? p->kind->label : p->kind->text)(object, &text);
     report_refuse(p->r->report, who, -e, err->text, "%s", buf_str(&text));
     buf_done(&text);
     p->r->dumped = false; /* something is not as thought: look again next time */

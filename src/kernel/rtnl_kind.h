@@ -75,6 +75,8 @@ struct rtnl_kind {
     bool (*in_place)(const void *have, const void *want);
     /* "route default via 169.254.77.3 dev pl4242 table 200" */
     void (*text)(const void *want, struct buf *out);
+    /* The same, short, for refusals; NULL: the same. */
+    void (*label)(const void *want, struct buf *out);
     /* What of the kernel's object the desired form cannot say, in parentheses, or nothing.
      * May be NULL. */
     void (*note)(const void *have, struct buf *out);

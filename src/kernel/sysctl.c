@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -38,6 +37,7 @@ static int value_read(const char *path, char out[static VALUE_MAX]);
 static int value_write(const char *path, const char *value);
 static int memory_read(const char *state_dir, struct memory *m, struct err *err);
 static int memory_write(const char *state_dir, const struct memory *m, struct err *err);
+static int memory_remove(const char *state_dir, struct err *err);
 static void memory_done(struct memory *m);
 static size_t switch_of(const char *path);
 static void set(const struct desired_sysctl *s, const char *state_dir, struct report *report);
@@ -66,7 +66,7 @@ void sysctl_diff(const struct desired *d, struct buf *out)
 int sysctl_cleanup(const char *state_dir, bool dry_run, struct buf *out, struct err *err)
 {
     struct memory m = { 0 };
-    char now[VALUE_MAX], file[4096];
+    char now[VALUE_MAX];
     int r = memory_read(state_dir, &m, err);
     for (int others = 0; others < 2; others++)
         for (size_t i = 0; !r && i < m.v.n; i++) {
@@ -81,9 +81,8 @@ int sysctl_cleanup(const char *state_dir, bool dry_run, struct buf *out, struct 
                 r = err_set(err, -e, "cannot put sysctl %s back to %s: %s", path, value,
                             strerror(-e));
         }
-    snprintf(file, sizeof(file), "%s/sysctls", state_dir);
-    if (!r && !dry_run && unlink(file) && errno != ENOENT)
-        r = err_set(err, errno, "cannot remove %s: %s", file, strerror(errno));
+    if (!r && !dry_run)
+        r = memory_remove(state_dir, err);
     memory_done(&m);
     return r;
 }
@@ -175,7 +174,6 @@ static int memory_write(const char *state_dir, const struct memory *m, struct er
     char file[4096], fresh[4096];
     snprintf(file, sizeof(file), "%s/sysctls", state_dir);
     snprintf(fresh, sizeof(fresh), "%s/sysctls.new", state_dir);
-    (void)mkdir(state_dir, 0755);
     FILE *f = fopen(fresh, "we");
     if (!f)
         return err_set(err, errno, "cannot write %s: %s", fresh, strerror(errno));
@@ -185,6 +183,18 @@ static int memory_write(const char *state_dir, const struct memory *m, struct er
     ok &= !fclose(f);
     if (!ok || rename(fresh, file))
         return err_set(err, errno, "cannot write %s: %s", file, strerror(errno));
+    return 0;
+}
+
+static int memory_remove(const char *state_dir, struct err *err)
+{
+    static const char *const names[] = { "sysctls", "sysctls.new" };
+    char file[4096];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(file, sizeof(file), "%s/%s", state_dir, names[i]);
+        if (unlink(file) && errno != ENOENT)
+            return err_set(err, errno, "cannot remove %s: %s", file, strerror(errno));
+    }
     return 0;
 }
 

@@ -4,8 +4,9 @@
 #include "base/err.h"
 #include "kernel/kernel.h"
 
-/* Sets what differs; refusals go into the report. The old value of a `restore` sysctl is
- * kept in STATE_DIR/sysctls (written before the change), for sysctl_cleanup(). */
+/* Sets what differs, the forwarding switches last; refusals go into the report. The old value
+ * of a `restore` sysctl is kept in STATE_DIR/sysctls (written before the change), and so are
+ * other settings that switching forwarding resets. The directory must exist. */
 void sysctl_sync(const struct desired *d, const char *state_dir, struct report *report);
 struct buf;
 /* "+ sysctl net/ipv4/ip_forward 0 -> 1" */

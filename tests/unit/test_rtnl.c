@@ -307,7 +307,7 @@ static void a_strangers_device_is_in_the_way(void **state)
         run("%s", strangers[i][0]);
         char *before = strdup(witness());
         sync_with(&w, d, false);
-        assert_refused(&w, 0, "class/public link 0", "link pl4242 ", EEXIST, strangers[i][1]);
+        assert_refused(&w, 0, "class/public link 0", "link pl4242", EEXIST, strangers[i][1]);
         /* Its two addresses, the link-local one and two routes wait: one line each. */
         assert_int_equal(w.report.refusals.n, 6);
         for (size_t j = 1; j < 6; j++)
