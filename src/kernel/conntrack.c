@@ -39,7 +39,7 @@ struct flush {
     VEC(const struct flow_target *) ranges;
     struct nl_port *port;
     struct nl_buf deletes;
-    size_t n_deletes, checkpoint;
+    size_t checkpoint; /* bytes of `deletes` before the dump in progress */
 };
 struct exact_key {
     uint8_t ip[17];
@@ -199,7 +199,6 @@ static int on_entry(const struct nlmsghdr *m, void *user)
     put_copy(d, e.id);
     put_copy(d, e.zone);
     nl_end(&f->deletes);
-    f->n_deletes++;
     return 0;
 }
 
@@ -207,11 +206,6 @@ static void on_restart(void *user)
 {
     struct flush *f = user;
     f->deletes.n = f->checkpoint;
-    f->n_deletes = 0;
-    int left = (int)f->deletes.n;
-    for (const struct nlmsghdr *m = (void *)f->deletes.p; left && mnl_nlmsg_ok(m, left);
-         m = mnl_nlmsg_next(m, &left))
-        f->n_deletes++;
 }
 
 static void put_filter(struct nlmsghdr *m, const struct flow_target *t)
@@ -259,27 +253,27 @@ static int collect(struct flush *f, uint8_t family, struct err *err)
 static int send_deletes(struct flush *f, struct err *err)
 {
     struct nl_error errors[DELETES_PER_BATCH];
-    int gone = 0, left = (int)f->deletes.n;
-    uint8_t *start = f->deletes.p;
-    struct nlmsghdr *m = (void *)start;
-    for (size_t in_batch = 1; left && mnl_nlmsg_ok(m, left); in_batch++) {
-        struct nlmsghdr *next = mnl_nlmsg_next(m, &left);
+    int gone = 0;
+    size_t in_batch = 0;
+    const uint8_t *start = f->deletes.p;
+    struct nlmsghdr *m = NULL;
+    while ((m = nl_walk(f->deletes.p, f->deletes.n, m))) {
+        const uint8_t *end = (const uint8_t *)m + NLMSG_ALIGN(m->nlmsg_len);
         m->nlmsg_seq = nl_seq(f->port);
-        if (in_batch == DELETES_PER_BATCH || !left) {
-            m->nlmsg_flags |= NLM_F_ACK;
-            size_t failed = 0;
-            int r = nl_batch(f->port, start, (size_t)((uint8_t *)next - start), m->nlmsg_seq,
-                             errors, DELETES_PER_BATCH, &failed, err);
-            if (r && !failed)
-                return r;
-            for (size_t i = 0; i < failed; i++)
-                if (errors[i].error != ENOENT)
-                    return err_set(err, errors[i].error, "%s", strerror(errors[i].error));
-            gone += (int)(in_batch - failed);
-            in_batch = 0;
-            start = (uint8_t *)next;
-        }
-        m = next;
+        if (++in_batch < DELETES_PER_BATCH && end < f->deletes.p + f->deletes.n)
+            continue;
+        m->nlmsg_flags |= NLM_F_ACK;
+        size_t failed = 0;
+        int r = nl_batch(f->port, start, (size_t)(end - start), m->nlmsg_seq, errors,
+                         DELETES_PER_BATCH, &failed, err);
+        if (r && !failed)
+            return r;
+        for (size_t i = 0; i < failed && i < DELETES_PER_BATCH; i++)
+            if (errors[i].error != ENOENT)
+                return err_set(err, errors[i].error, "%s", strerror(errors[i].error));
+        gone += (int)(in_batch - failed);
+        in_batch = 0;
+        start = end;
     }
     return gone;
 }

@@ -140,9 +140,8 @@ static unsigned drain(struct monitor *m, struct nl_port *p,
         }
         if (n < 0)
             return events | MONITOR_LOST;
-        int left = (int)n;
-        for (const struct nlmsghdr *x = (void *)m->buf; mnl_nlmsg_ok(x, left);
-             x = mnl_nlmsg_next(x, &left))
+        const struct nlmsghdr *x = NULL;
+        while ((x = nl_walk(m->buf, (size_t)n, x)))
             events |= classify(x);
     }
 }

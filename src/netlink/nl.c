@@ -98,9 +98,8 @@ int nl_batch(struct nl_port *p, const void *buf, size_t len, uint32_t last_seq,
             r = err_set(err, (int)-n, "answers of the kernel were lost: %s", strerror((int)-n));
             break;
         }
-        int left = (int)n;
-        for (struct nlmsghdr *m = (void *)in.p; mnl_nlmsg_ok(m, left);
-             m = mnl_nlmsg_next(m, &left)) {
+        const struct nlmsghdr *m = NULL;
+        while ((m = nl_walk(in.p, (size_t)n, m))) {
             if (m->nlmsg_type != NLMSG_ERROR)
                 continue;
             struct nl_error e;
@@ -121,6 +120,18 @@ int nl_batch(struct nl_port *p, const void *buf, size_t len, uint32_t last_seq,
     if (first || r)
         return first ? first : r;
     return whole ? 0 : err_set(err, ENOBUFS, "the kernel did not answer the batch");
+}
+
+struct nlmsghdr *nl_walk(const void *p, size_t n, const struct nlmsghdr *before)
+{
+    size_t at = 0;
+    if (before)
+        at = (size_t)((const char *)before - (const char *)p) +
+             (NLMSG_ALIGN((size_t)before->nlmsg_len));
+    if (at > n || n - at < sizeof(struct nlmsghdr))
+        return NULL;
+    struct nlmsghdr *m = (void *)((uintptr_t)p + at);
+    return m->nlmsg_len >= sizeof(*m) && m->nlmsg_len <= n - at ? m : NULL;
 }
 
 struct nlmsghdr *nl_msg(struct nl_buf *b, uint16_t type, uint16_t flags, uint32_t seq,
@@ -199,9 +210,8 @@ static int transfer(struct nl_port *p, struct nlmsghdr *msg,
                            TIMEOUT_MS / 1000);
         if (n < 0)
             return err_set(err, (int)-n, "cannot receive from the kernel: %s", strerror((int)-n));
-        int left = (int)n;
-        for (struct nlmsghdr *m = (void *)in.p; mnl_nlmsg_ok(m, left);
-             m = mnl_nlmsg_next(m, &left)) {
+        const struct nlmsghdr *m = NULL;
+        while ((m = nl_walk(in.p, (size_t)n, m))) {
             if (m->nlmsg_seq != msg->nlmsg_seq)
                 continue; /* the answer to a try given up */
             if (m->nlmsg_type == NLMSG_ERROR) {
@@ -278,9 +288,8 @@ static int dump_once(struct nl_port *p, struct inbox *in, struct nlmsghdr *msg,
         }
         if (n < 0)
             return err_set(err, (int)-n, "cannot receive from the kernel: %s", strerror((int)-n));
-        int left = (int)n;
-        for (struct nlmsghdr *m = (void *)in->p; mnl_nlmsg_ok(m, left) && !d.done;
-             m = mnl_nlmsg_next(m, &left))
+        const struct nlmsghdr *m = NULL;
+        while (!d.done && (m = nl_walk(in->p, (size_t)n, m)))
             dump_message(&d, m, cb, user, err);
     }
     if (d.again)

@@ -76,6 +76,10 @@ int nl_dump(struct nl_port *p, struct nlmsghdr *msg,
 int nl_batch(struct nl_port *p, const void *buf, size_t len, uint32_t last_seq,
              struct nl_error *errors, size_t max, size_t *ret_n, struct err *err);
 
+/* The message after `before` (NULL: the first) of the n bytes at p; NULL at the end, or where
+ * what follows is not a whole message. libmnl's own walk trusts lengths of 2 GiB and more. */
+struct nlmsghdr *nl_walk(const void *p, size_t n, const struct nlmsghdr *before);
+
 /* A growing buffer of netlink messages. After the header there is room for NL_MSG_ROOM bytes,
  * so that libmnl's and libnftnl's puts cannot fail; a message that may become longer must
  * be divided. Offsets, not pointers, survive growth: always use the header returned last.
