@@ -43,6 +43,7 @@ struct rtnl *rtnl_new(struct nl_port *port)
 {
     struct rtnl *r = xcalloc(1, sizeof(*r));
     r->port = port;
+    r->words.keys_stay = true;
     return r;
 }
 

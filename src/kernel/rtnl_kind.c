@@ -15,7 +15,7 @@ const void *rtnl_bytes(struct rtnl *r, const void *p, size_t len)
     if (!bytes) {
         bytes = arena_alloc(&r->words_mem, len);
         memcpy(bytes, p, len);
-        map_put(&r->words, p, len, bytes);
+        map_put(&r->words, bytes, len, bytes);
     }
     return bytes;
 }
