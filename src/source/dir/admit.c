@@ -53,6 +53,14 @@ static bool same_pairs(const struct label_list *a, const struct label_list *b)
     return true;
 }
 
+/* Does the manifest itself say that it is another object of the same name? Only asked of one
+ * that was away: the identity of what is there is the record's. */
+static bool other_identity(const struct object *record, const struct object *manifest)
+{
+    const struct meta *a = &record->meta, *b = &manifest->meta;
+    return (*b->uid && strcmp(a->uid, b->uid)) || (b->creation && a->creation != b->creation);
+}
+
 static const char *random_uid(struct arena *mem)
 {
     uint8_t b[16];
@@ -111,39 +119,54 @@ static struct object *copy(const struct object *o)
     return ret;
 }
 
-static struct object *read_record(struct dir *d, struct entry *e, const struct claim *c)
+/* Notes it once, and has it tried again. */
+static void fail(struct dir *d, struct entry *e, const char *file, struct place place,
+                 const struct err *err)
 {
-    struct object *record = NULL;
+    if (!e->failing)
+        dir_note(d, true, file, place, err->text);
+    e->failing = true;
+    dir_retry(d);
+}
+
+/* 0 also when there is none, or none that is good. */
+static int read_record(struct dir *d, struct entry *e, const struct claim *c, struct object **ret)
+{
     struct err err;
     e->record_dirty = false;
-    if (record_read(d, e->kind, e->ns, e->name, &record, &e->record, &err) == -EINVAL) {
+    int r = record_read(d, e->kind, e->ns, e->name, ret, &e->record, &err);
+    if (r == -EINVAL) {
         char *path = record_path(d, e->kind, e->ns, e->name);
         err_prefix(&err,
-                   "the record %s is bad and is made anew from the manifest, without its "
-                   "status",
+                   "the record %s is bad, what it said is lost and the manifest counts as new",
                    path);
         dir_note(d, true, c->file->name, c->place, err.text);
         free(path);
+    } else if (r && r != -ENOENT) {
+        fail(d, e, c->file->name, c->place, &err);
+        return r;
     }
-    return record;
+    return 0;
 }
 
 bool admit(struct dir *d, struct entry *e, const struct claim *c, struct object *manifest,
            struct object **ret)
 {
-    struct object *record = read_record(d, e, c);
+    struct object *record = NULL;
     struct err err;
+    if (read_record(d, e, c, &record)) {
+        object_free(manifest);
+        return false;
+    }
     bool same = record && encode_same_spec(record, manifest);
-    bool fresh = !record;
+    bool changed = record && !same && immutable_change(record, manifest, &err);
+    bool fresh = !record || (e->gone_us && (changed || other_identity(record, manifest)));
     int r = 0;
-    if (record && !same && immutable_change(record, manifest, &err)) {
-        if (!e->gone_us) {
-            dir_note(d, true, c->file->name, c->place, err.text);
-            object_free(manifest);
-            *ret = record;
-            return true;
-        }
-        fresh = true; /* the manifest was away: another object of the same name */
+    if (changed && !fresh) {
+        dir_note(d, true, c->file->name, c->place, err.text);
+        object_free(manifest);
+        *ret = record;
+        return true;
     }
     if (fresh)
         create(manifest, record ? record->meta.resource_version : "", d->follow);
@@ -152,12 +175,11 @@ bool admit(struct dir *d, struct entry *e, const struct claim *c, struct object 
     if (d->follow && (fresh || !same || !same_pairs(&record->meta.labels, &manifest->meta.labels) ||
                       !same_pairs(&record->meta.annotations, &manifest->meta.annotations)))
         r = record_write(d, manifest, &e->record, &err);
-    if (r) {
-        dir_note(d, true, c->file->name, c->place, err.text);
-        d->retry_us = clock_mono_us() + RETRY_MS * 1000;
-    } else {
+    if (r)
+        fail(d, e, c->file->name, c->place, &err);
+    else
         *ret = copy(manifest);
-    }
+    e->failing = r;
     object_free(record);
     object_free(manifest);
     return !r;
@@ -173,7 +195,13 @@ void admit_records(struct dir *d)
         if (!e->record_dirty)
             continue;
         e->record_dirty = false;
-        int r = record_read(d, e->kind, e->ns, e->name, &o, &e->record, NULL);
+        struct err err;
+        int r = record_read(d, e->kind, e->ns, e->name, &o, &e->record, &err);
+        if (r && r != -ENOENT && r != -EINVAL) {
+            fail(d, e, "", (struct place){ 0 }, &err);
+            continue;
+        }
+        e->failing = false;
         if (!r && e->record == before) {
             object_free(o);
         } else if (!r && (e->claims || e->present)) {

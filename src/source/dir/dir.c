@@ -94,7 +94,13 @@ static int check_folder(struct dir *d, struct err *err)
     return 0;
 }
 
-/* Admits again what could not be written. */
+void dir_retry(struct dir *d)
+{
+    if (!d->retry_us)
+        d->retry_us = clock_mono_us() + RETRY_MS * 1000;
+}
+
+/* Tries again what could not be read or written. */
 static void retry(struct dir *d)
 {
     size_t i = 0;
@@ -102,10 +108,17 @@ static void retry(struct dir *d)
     d->retry_us = 0;
     while (map_next(&d->entries, &i, NULL, NULL, &v)) {
         struct entry *e = v;
-        if (!e->owner || e->in_force)
+        if (!e->failing)
             continue;
-        e->want = true;
+        record_mark(d, e);
+        e->want = e->owner;
         index_touch(d, e);
+    }
+    i = 0;
+    while (map_next(&d->files, &i, NULL, NULL, &v)) {
+        const struct file *f = v;
+        if (f->unread && !f->hash)
+            scan_mark(d, f->name);
     }
 }
 
@@ -119,7 +132,7 @@ static bool begin(struct dir *d)
         if (!d->unreadable)
             dir_note(d, true, "", (struct place){ 0 }, err.text);
         d->unreadable = true;
-        d->rescan = true;
+        d->rescan = d->rescan_records = true;
         dir_schedule(d, RETRY_MS);
         return false;
     }
@@ -134,11 +147,11 @@ void dir_pass(struct dir *d)
 {
     if (!begin(d))
         return;
-    if (d->rescan) {
-        d->rescan = false;
+    if (d->rescan)
         scan_folder(d);
+    if (d->rescan_records)
         record_scan(d);
-    }
+    d->rescan = d->rescan_records = false;
     d->pass++;
     bool unknown = d->unknown;
     read_dirty(d);
@@ -150,7 +163,7 @@ void dir_pass(struct dir *d)
     while (!index_resolve(d))
         read_dirty(d);
     if (d->retry_us)
-        dir_schedule(d, RETRY_MS);
+        dir_schedule(d, RETRY_MS + 1);
     if (d->follow) {
         purge(d);
         watch_records(d);
@@ -168,7 +181,7 @@ static int dir_load(struct source *s, struct err *err)
     int r = check_folder(d, err);
     if (r)
         return r;
-    d->rescan = true;
+    d->rescan = d->rescan_records = true;
     dir_pass(d);
     d->synced = true;
     return 0;
@@ -185,7 +198,7 @@ static int dir_start(struct source *s, uv_loop_t *loop, struct err *err)
     if (r)
         return r;
     d->follow = true;
-    d->rescan = true;
+    d->rescan = d->rescan_records = true;
     dir_pass(d);
     d->synced = true;
     return 0;

@@ -27,8 +27,8 @@ struct claim {
     uint64_t seen;      /* hash of the last version looked at */
     uint32_t reading;   /* the last one of the file that had it */
     struct place place;
-    struct object *pending;      /* `good`, decoded in this pass */
-    const struct file *conflict; /* told: that file comes first */
+    struct object *pending; /* `good`, decoded in this pass */
+    uint64_t conflict;      /* hash of the file's name that was told to come first */
 };
 
 /* An object some file claims or a record tells of. */
@@ -47,6 +47,7 @@ struct entry {
     bool claimed;              /* by some file, since we run */
     bool record_dirty;         /* its record may have changed */
     bool queued;               /* in dir.records */
+    bool failing;              /* its record cannot be read or written; noted */
     char text[];               /* its key in dir.entries */
 };
 
@@ -77,11 +78,13 @@ struct dir {
     VEC(struct entry *) touched;
     VEC(struct entry *) records; /* to be read */
     uint32_t pass, readings;
-    uint32_t unknown; /* files */
-    bool rescan, changed;
-    bool unreadable;  /* DIR or the lock; noted */
-    int64_t retry_us; /* when to admit again what could not be written, 0: nothing */
-    int lock;         /* fd of .status/.lock, -1 */
+    uint32_t unknown;    /* files */
+    bool rescan;         /* list the folder */
+    bool rescan_records; /* read all records */
+    bool changed;        /* the sink must be told */
+    bool unreadable;     /* DIR or the lock; noted */
+    int64_t retry_us;    /* when to try again what could not be read or written, 0: nothing */
+    int lock;            /* fd of .status/.lock, -1 */
     struct watcher *watcher;
 };
 
@@ -91,6 +94,8 @@ void dir_note(struct dir *d, bool is_error, const char *file, struct place place
 /* A pass is due in so many milliseconds. Nothing without a loop. */
 void dir_schedule(struct dir *d, uint64_t ms);
 void dir_pass(struct dir *d);
+/* Something failed that may not fail later: another pass comes to it. */
+void dir_retry(struct dir *d);
 
 /* ---- scan.c ---- */
 void scan_folder(struct dir *d); /* marks new, changed and vanished files dirty */
@@ -118,7 +123,7 @@ int record_open(struct dir *d, struct err *err);
 int record_lock(struct dir *d, struct err *err);
 void record_unlock(struct dir *d);
 void record_close(struct dir *d);
-/* -ENOENT, or -EINVAL: there, but no such object. */
+/* -ENOENT: none; -EINVAL: its content is bad; else what the system says. */
 int record_read(struct dir *d, enum object_kind kind, const char *ns, const char *name,
                 struct object **ret, uint64_t *ret_hash, struct err *err);
 /* Under the lock. Gives the object the next resourceVersion and writes it. */

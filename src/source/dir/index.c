@@ -87,8 +87,9 @@ static void free_entry(struct dir *d, struct entry *e)
 
 static void note_conflicts(struct dir *d, const struct claim *owner)
 {
+    uint64_t first = hash_bytes(owner->file->name, strlen(owner->file->name));
     for (struct claim *c = owner->next; c; c = c->next) {
-        if (!c->good || c->conflict == owner->file)
+        if (!c->good || c->conflict == first)
             continue;
         struct err err;
         const struct entry *e = c->entry;
@@ -97,7 +98,7 @@ static void note_conflicts(struct dir *d, const struct claim *owner)
                 "force: remove one of the two",
                 kind_info[e->kind].kind, e->ns, *e->ns ? "/" : "", e->name, owner->file->name);
         dir_note(d, true, c->file->name, c->place, err.text);
-        c->conflict = owner->file;
+        c->conflict = first;
     }
 }
 

@@ -131,7 +131,7 @@ int record_read(struct dir *d, enum object_kind kind, const char *ns, const char
     int r = codec_read_file(path, &text, &n, err);
     free(path);
     if (r)
-        return r == -ENOENT || r == -ENOTDIR ? -ENOENT : -EINVAL;
+        return r;
     err_set(wanted.err, EINVAL, "it does not hold %s %.64s%s%.253s", kind_info[kind].kind, ns,
             *ns ? "/" : "", name);
     r = codec_parse(text, n, CODEC_JSON, &handler, &place, wanted.err);

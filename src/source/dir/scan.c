@@ -263,6 +263,7 @@ void scan_read(struct dir *d, struct file *f)
     if (r) {
         file_bad(d, f, (struct place){ 0 }, err.text, f->unread && !f->hash);
         f->hash = 0;
+        dir_retry(d);
         return;
     }
     uint64_t hash = hash_bytes(text, n) | 1;

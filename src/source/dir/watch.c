@@ -197,8 +197,7 @@ static void take_event(struct dir *d, const struct inotify_event *e)
 {
     struct watcher *w = d->watcher;
     if (e->mask & (IN_Q_OVERFLOW | IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) {
-        d->rescan = true;
-        w->lost = true;
+        d->rescan = d->rescan_records = w->lost = true;
         if (e->mask & IN_IGNORED)
             free(map_del(&w->watches, &e->wd, sizeof(e->wd)));
         return;

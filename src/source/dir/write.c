@@ -87,11 +87,11 @@ int dir_write(struct source *s, const struct status_write *w, struct err *err)
     int r = record_lock(d, err);
     if (r)
         return r;
-    r = record_read(d, kind, w->ns, w->name, &o, &hash, NULL);
-    if (r) {
+    r = record_read(d, kind, w->ns, w->name, &o, &hash, err);
+    if (r == -ENOENT || r == -EINVAL) {
         r = err_set(err, EAGAIN, "%s %.64s%s%.253s has no record now: decide again",
                     kind_info[kind].kind, w->ns, *w->ns ? "/" : "", w->name);
-    } else {
+    } else if (!r) {
         r = change(d, o, w, &hash, err);
         object_free(o);
     }
