@@ -30,6 +30,9 @@ static bool digits(const char *s, int n, int *ret)
     return true;
 }
 
+#define YEAR_0     (-62167219200) /* 0000-01-01T00:00:00Z */
+#define YEAR_10000 253402300800
+
 /* Days from 1970-01-01 of a proleptic Gregorian date (H. Hinnant's civil algorithm). */
 static int64_t days_from_civil(int y, int m, int d)
 {
@@ -79,8 +82,11 @@ bool time_parse(const char *s, int64_t *ret)
     }
     if (*p)
         return false;
-    *ret = days_from_civil(y, mo, d) * 86400 + h * 3600 + mi * 60 + sec -
-           sign * (int64_t)(oh * 3600 + om * 60);
+    int64_t t = days_from_civil(y, mo, d) * 86400 + h * 3600 + mi * 60 + sec -
+                sign * (int64_t)(oh * 3600 + om * 60);
+    if (t < YEAR_0 || t >= YEAR_10000) /* an offset may lead there; it has no text form */
+        return false;
+    *ret = t;
     return true;
 }
 
@@ -88,9 +94,12 @@ const char *time_format(int64_t t, char out[static TIME_TEXT_MAX])
 {
     time_t tt = (time_t)t;
     struct tm tm;
-    if (!gmtime_r(&tt, &tm) || tm.tm_year > 8099 || tm.tm_year < -1900)
+    if (t < YEAR_0 || t >= YEAR_10000 || !gmtime_r(&tt, &tm)) {
         snprintf(out, TIME_TEXT_MAX, "0000-00-00T00:00:00Z");
-    else
-        strftime(out, TIME_TEXT_MAX, "%Y-%m-%dT%H:%M:%SZ", &tm);
+        return out;
+    }
+    /* strftime's %Y has no leading zeros. */
+    size_t n = (size_t)snprintf(out, TIME_TEXT_MAX, "%04d", (tm.tm_year + 1900) % 10000);
+    strftime(out + n, TIME_TEXT_MAX - n, "-%m-%dT%H:%M:%SZ", &tm);
     return out;
 }

@@ -135,8 +135,19 @@ static void times_parse_and_print(void **state)
     assert_int_equal(t, u);
     assert_true(time_parse("1970-01-01T00:00:00Z", &t));
     assert_int_equal(t, 0);
-    static const char *const bad[] = { "", "2026-11-29", "2026-02-30T00:00:00Z",
-                                       "2026-11-29T17:00:00", "2026-11-29T17:00:00Zx" };
+    static const char *const ends[] = { "0000-01-01T00:00:00Z", "0044-02-02T03:04:05Z",
+                                        "9999-12-31T23:59:59Z" };
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        assert_true(time_parse(ends[i], &t));
+        assert_string_equal(time_format(t, text), ends[i]);
+    }
+    static const char *const bad[] = { "",
+                                       "2026-11-29",
+                                       "2026-02-30T00:00:00Z",
+                                       "2026-11-29T17:00:00",
+                                       "2026-11-29T17:00:00Zx",
+                                       "0000-01-01T00:00:00+00:01",
+                                       "9999-12-31T23:59:59-00:01" };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_false(time_parse(bad[i], &t));
 }
