@@ -3,16 +3,6 @@
 
 #include "plan/internal.h"
 
-#define EXPANDED_PORTS 1024 /* a longer range is an interval, and intervals keep their ports */
-
-static bool beyond(const struct memo *m, bool (*bad)(uint16_t port, uint16_t end, uint16_t target))
-{
-    for (enum family_index f = F4; f < F_COUNT; f++)
-        if (m->choice.t[f].found && bad(m->port, m->end, m->choice.t[f].port))
-            return true;
-    return false;
-}
-
 static bool leaves_ports(uint16_t port, uint16_t end, uint16_t target)
 {
     return target + (end - port) > 65535;
@@ -21,6 +11,16 @@ static bool leaves_ports(uint16_t port, uint16_t end, uint16_t target)
 static bool shifts_interval(uint16_t port, uint16_t end, uint16_t target)
 {
     return end - port >= EXPANDED_PORTS && target != port;
+}
+
+/* The target port for which `bad` holds, or 0. */
+static uint16_t bad_target(const struct memo *m,
+                           bool (*bad)(uint16_t port, uint16_t end, uint16_t target))
+{
+    for (enum family_index f = F4; f < F_COUNT; f++)
+        if (m->choice.t[f].found && bad(m->port, m->end, m->choice.t[f].port))
+            return m->choice.t[f].port;
+    return 0;
 }
 
 static bool namespace_selected(const struct snapshot *s, const struct memo *m)
@@ -62,9 +62,9 @@ enum admission admission_merits(const struct snapshot *s, struct memo *m)
         return ADMIT_NO_CLASS;
     if (m->end < m->port)
         return ADMIT_END_BELOW_PORT;
-    if (beyond(m, leaves_ports))
+    if (bad_target(m, leaves_ports))
         return ADMIT_TARGET_BEYOND;
-    if (beyond(m, shifts_interval))
+    if (bad_target(m, shifts_interval))
         return ADMIT_LARGE_SHIFT;
     if (!namespace_selected(s, m))
         return ADMIT_NAMESPACE;
@@ -93,15 +93,6 @@ static const char *list_text(struct arena *a, const struct string_list *l)
     return text;
 }
 
-static uint16_t shifted_port(const struct memo *m,
-                             bool (*bad)(uint16_t port, uint16_t end, uint16_t target))
-{
-    for (enum family_index f = F4; f < F_COUNT; f++)
-        if (m->choice.t[f].found && bad(m->port, m->end, m->choice.t[f].port))
-            return m->choice.t[f].port;
-    return 0;
-}
-
 static const char *target_text(struct arena *a, const struct memo *m, uint32_t target)
 {
     return range_text(a, target, target + (uint32_t)(m->end - m->port));
@@ -118,12 +109,12 @@ static const char *message(const struct memo *m, struct arena *a)
         return arena_printf(a, "endPort %u is below port %u", m->end, m->port);
     case ADMIT_TARGET_BEYOND:
         return arena_printf(a, "ports %s lead to %s, beyond 65535", range,
-                            target_text(a, m, shifted_port(m, leaves_ports)));
+                            target_text(a, m, bad_target(m, leaves_ports)));
     case ADMIT_LARGE_SHIFT:
         return arena_printf(a,
                             "ports %s lead to %s: a range of more than %d ports cannot be shifted; "
                             "let the Service's port start at %u, or map at most %d ports",
-                            range, target_text(a, m, shifted_port(m, shifts_interval)),
+                            range, target_text(a, m, bad_target(m, shifts_interval)),
                             EXPANDED_PORTS, m->port, EXPANDED_PORTS);
     case ADMIT_NAMESPACE:
         return arena_printf(a, "class %s does not select namespace %s", pm->class_name,

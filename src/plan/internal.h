@@ -66,6 +66,9 @@ struct choice {
     struct target t[F_COUNT];
 };
 
+/* A longer range is an interval, and intervals keep their ports. */
+#define EXPANDED_PORTS 1024
+
 enum admission {
     ADMIT_VALID,
     ADMIT_NO_CLASS,
@@ -221,8 +224,6 @@ uint32_t link_table(uint32_t slot);
 /* The two addresses of a slot, by peer; false when the slot has none in this family. */
 bool link_ends(const struct class_view *cls, enum family_index f, uint32_t slot,
                struct ip ret_end[2]);
-/* The recorded claim of a pair if it makes sense, or NULL. */
-const struct link_claim *link_claim_landed(const struct class_view *cls, const char *key);
 /* The /31 of the slot as a claim records it. */
 const char *link_subnet_text(struct arena *a, const struct class_view *cls, uint32_t slot);
 

@@ -187,7 +187,8 @@ static const struct link_claim *find_claim(const struct class_status *s, const c
     return NULL;
 }
 
-const struct link_claim *link_claim_landed(const struct class_view *cls, const char *key)
+/* The recorded claim of a pair if it makes sense, or NULL. */
+static const struct link_claim *claim_landed(const struct class_view *cls, const char *key)
 {
     const struct class_status *s = &cls->obj->status;
     const struct link_claim *claim = find_claim(s, key);
@@ -308,7 +309,7 @@ static void find_local(const struct planner *p, const struct pair *pair, struct 
 static void find_slot(const struct pair *pair, struct link_state *s)
 {
     const struct class_view *cls = pair->cls;
-    const struct link_claim *claim = cls->blocked ? NULL : link_claim_landed(cls, pair->key);
+    const struct link_claim *claim = cls->blocked ? NULL : claim_landed(cls, pair->key);
     s->landed = claim != NULL;
     s->slot = claim ? claim->slot : 0;
     for (enum family_index f = F4; claim && f < F_COUNT; f++) {

@@ -5,8 +5,6 @@
  * exception is returnPath.mode None with a pod elsewhere, where nothing is programmed anywhere. */
 #include "plan/internal.h"
 
-#define EXPANDED_PORTS 1024
-
 bool portmap_asks_for(const struct portmap *pm, const char *interface)
 {
     for (uint32_t i = 0; i < pm->interfaces.n; i++)

@@ -8,6 +8,21 @@
 #define HISTORIES 80
 #define STEPS     40
 
+static uint64_t seed_now; /* of the history that is running, for the one that fails */
+
+static int say_seed(void **state)
+{
+    (void)state;
+    print_message("# last seed: %llu\n", (unsigned long long)seed_now);
+    return 0;
+}
+
+static struct world *world_at(uint64_t seed, enum gen_manner manner)
+{
+    seed_now = seed;
+    return world_new(seed, manner, 120);
+}
+
 static uint64_t first_seed(unsigned *ret_n, unsigned n)
 {
     const char *one = getenv("PORTOLAN_SEED");
@@ -88,7 +103,7 @@ static void step_node(struct world *w, unsigned i, uint64_t seed, unsigned step,
 
 static void run_history(uint64_t seed, enum gen_manner manner)
 {
-    struct world *w = world_new(seed, manner, 120);
+    struct world *w = world_at(seed, manner);
     for (unsigned step = 0; step < STEPS; step++) {
         for (uint32_t n = rng_below(&w->rng, 4); n; n--)
             world_mutate(w);
@@ -141,7 +156,7 @@ static void order_of_arrival_makes_no_difference(void **state)
     unsigned n;
     uint64_t seed = first_seed(&n, HISTORIES);
     for (unsigned k = 0; k < n; k++) {
-        struct world *w = world_new(seed + k, GEN_SOUND, 120);
+        struct world *w = world_at(seed + k, GEN_SOUND);
         world_snapshot(w);
         struct store *other = world_shuffled(w);
         for (unsigned i = 0; i < GEN_NODES; i++) {
@@ -199,7 +214,7 @@ static void nodes_agree_on_endpoint_serving_node_and_slot(void **state)
     unsigned n;
     uint64_t seed = first_seed(&n, HISTORIES);
     for (unsigned k = 0; k < n; k++) {
-        struct world *w = world_new(seed + k, GEN_SOUND, 120);
+        struct world *w = world_at(seed + k, GEN_SOUND);
         world_snapshot(w);
         struct snapshot s[GEN_NODES];
         for (unsigned i = 0; i < GEN_NODES; i++) {
@@ -302,7 +317,7 @@ static void it_comes_to_rest_and_links_fit(void **state)
     unsigned n;
     uint64_t seed = first_seed(&n, HISTORIES);
     for (unsigned k = 0; k < n; k++) {
-        struct world *w = world_new(seed + k, GEN_SOUND, 120);
+        struct world *w = world_at(seed + k, GEN_SOUND);
         const struct plan *plans[GEN_NODES];
         unsigned rounds = 0, left;
         while ((left = write_all(w, plans)) && rounds < 40)
@@ -318,11 +333,11 @@ static void it_comes_to_rest_and_links_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(incremental_gives_what_full_gives),
-        cmocka_unit_test(no_object_can_crash_it),
-        cmocka_unit_test(order_of_arrival_makes_no_difference),
-        cmocka_unit_test(nodes_agree_on_endpoint_serving_node_and_slot),
-        cmocka_unit_test(it_comes_to_rest_and_links_fit),
+        cmocka_unit_test_teardown(incremental_gives_what_full_gives, say_seed),
+        cmocka_unit_test_teardown(no_object_can_crash_it, say_seed),
+        cmocka_unit_test_teardown(order_of_arrival_makes_no_difference, say_seed),
+        cmocka_unit_test_teardown(nodes_agree_on_endpoint_serving_node_and_slot, say_seed),
+        cmocka_unit_test_teardown(it_comes_to_rest_and_links_fit, say_seed),
     };
     return cmocka_run_group_tests_name("plan properties", tests, NULL, NULL);
 }
