@@ -5,6 +5,7 @@ sanitizer build.
 """
 
 import os
+import signal
 import sys
 
 import pytest
@@ -14,6 +15,13 @@ sys.path.insert(0, ROOT)
 
 from lab import Lab  # noqa: E402
 from world import a_world, agent_logs, leftovers, remove_leftovers  # noqa: E402
+
+
+def pytest_configure():
+    """A run that is told to end takes its lab down."""
+    def interrupt(*_):
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 def pytest_collection_modifyitems(items):

@@ -71,7 +71,7 @@ def test_cleanup_leaves_every_byte_as_before_the_agent(strangers, world, forward
         for agent in world.agents():
             assert agent.stop() == 0
             assert owned(lab.node(agent.node)), "stopping must leave the kernel's state"
-            world.portolan(agent.node, "cleanup")
+            world.cleanup(agent.node)
         compare(before, {node.name: snapshot(node) for node in lab.nodes()})
     finally:
         edge.sysctl("net.ipv4.ip_forward", 1)
@@ -99,7 +99,7 @@ def test_dry_run_names_what_it_would_remove_and_removes_nothing(cluster):
         assert agent.stop() == 0
     node = cluster.lab.node("edge-a")
     before = owned(node)
-    said = cluster.portolan("edge-a", "cleanup", "--dry-run").stdout
+    said = cluster.cleanup("edge-a", "--dry-run")
     assert "portolan" in said and "pl4242" in said
     assert owned(node) == before
     cluster.sees_client("tcp", EDGE, 3000, "a1")
@@ -107,7 +107,7 @@ def test_dry_run_names_what_it_would_remove_and_removes_nothing(cluster):
 
 def test_cleanup_of_a_node_that_holds_nothing_succeeds(world):
     before = snapshot(world.lab.node("edge-a"))
-    world.portolan("edge-a", "cleanup")
+    world.cleanup("edge-a")
     assert snapshot(world.lab.node("edge-a")) == before
 
 
@@ -118,5 +118,5 @@ def test_cleanup_twice(cluster):
         world_left = leftovers(cluster.lab)
         assert world_left
         for _ in range(2):
-            cluster.portolan(agent.node, "cleanup")
+            cluster.cleanup(agent.node)
     assert leftovers(cluster.lab) == {}

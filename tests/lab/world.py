@@ -52,13 +52,18 @@ class World:
     def close(self):
         for agent in self.agents():
             agent.kill()
-            self.portolan(agent.node, "cleanup")
+            self.cleanup(agent.node)
         for agent in self.agents():
             agent.clear_log()
 
     def portolan(self, node, *arguments, check=True):
         """Runs the program on a node."""
         return self.lab.node(node).run(self.binary, *arguments, check=check)
+
+    def cleanup(self, node, *arguments):
+        """Runs `portolan cleanup` on a node; returns what it said."""
+        state = self.lab.agent(node).state_dir
+        return self.portolan(node, "cleanup", "--state-dir", state, *arguments).stdout
 
     # Objects
 
