@@ -30,17 +30,26 @@ def files(directory):
             for folder, _, names in os.walk(directory) for name in names}
 
 
+def wakeups(agent):
+    """How often the agent has gone to sleep so far."""
+    with open(f"/proc/{agent.pid}/status") as file:
+        return next(line for line in file if line.startswith("voluntary_ctxt_switches"))
+
+
 def wait_settled(cluster):
-    """Half a second in which no status and no log changes."""
+    """A while in which no status and no log changes and no agent wakes up."""
     seen = {"state": None, "since": 0.0}
 
-    def still():
-        state = (files(cluster.source), [agent.log() for agent in cluster.agents()])
-        if state != seen["state"]:
-            seen.update(state=state, since=time.monotonic())
-        return time.monotonic() - seen["since"] > 0.5
+    def state():
+        return (files(cluster.source), [(agent.log(), wakeups(agent))
+                                        for agent in cluster.agents()])
 
-    wait_until(still, 10, "the agents to settle", interval=0.05)
+    def still():
+        if (now := state()) != seen["state"]:
+            seen.update(state=now, since=time.monotonic())
+        return time.monotonic() - seen["since"] > 2
+
+    wait_until(still, 15, lambda: f"the agents to settle: {state()[1]}", interval=0.05)
 
 
 def test_it_logs_nothing_and_writes_no_status(settled):
