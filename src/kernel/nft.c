@@ -23,7 +23,6 @@ struct nft {
     bool told; /* conntrack has heard of every flow once */
     struct nft_flows udp;
     struct nl_buf buf;
-    struct nft_ops dels, adds;
 };
 
 /* One call: what is wanted, and what has been learnt on the way. */
@@ -37,9 +36,10 @@ struct pass {
     enum nft_layout layout;
     struct buf why;
     struct arena mem;
-    struct nft_elems found;
-    struct nft_ops wanted; /* kept from the comparison with found */
-    bool single;           /* one element to a message, so that an error names it */
+    struct nft_ops found;
+    struct nft_ops have, want;
+    struct nft_difference diff;
+    bool single; /* one element to a message, so that an error names it */
 };
 
 struct nft *nft_new(struct nl_port *port, const struct nft_table *table)
@@ -65,8 +65,6 @@ void nft_free(struct nft *n)
     forget(n);
     free(n->known);
     vec_done(&n->udp);
-    vec_done(&n->dels);
-    vec_done(&n->adds);
     nl_buf_done(&n->buf);
     free(n);
 }
@@ -81,21 +79,32 @@ static void pass_init(struct pass *p, struct nft *n, struct nft_group *const *gr
 
 static void pass_done(struct pass *p)
 {
+    /* After a big batch, not after a change. */
+    if (p->read)
+        nl_buf_done(&p->nft->buf);
     free(p->skip);
     buf_done(&p->why);
     arena_done(&p->mem);
     vec_done(&p->found);
-    vec_done(&p->wanted);
+    vec_done(&p->have);
+    vec_done(&p->want);
+    vec_done(&p->diff.dels);
+    vec_done(&p->diff.adds);
 }
 
-static void refuse(struct pass *p, size_t i, const struct nft_elem *e, int error, const char *text)
+static void refuse(struct pass *p, const struct nft_op *op, int error, const char *text)
 {
-    struct buf b = { 0 };
-    nft_text_element(&b, p->nft->table, e);
-    if (p->report)
-        report_refuse(p->report, p->groups[i]->owner, error, text, "%s", buf_str(&b));
-    buf_done(&b);
+    size_t i = 0;
+    while (p->groups[i] != op->group)
+        i++;
+    if (p->skip[i])
+        return;
     p->skip[i] = true;
+    struct buf b = { 0 };
+    nft_text_element(&b, p->nft->table, op->elem);
+    if (p->report)
+        report_refuse(p->report, op->group->owner, error, text, "%s", buf_str(&b));
+    buf_done(&b);
 }
 
 /* ---- reading and comparing ---- */
@@ -120,14 +129,20 @@ static int read_kernel(struct pass *p, struct err *err)
 static void compare(struct pass *p)
 {
     struct nft *n = p->nft;
-    if (n->is_known) {
-        nft_ops_from_known(n->known, n->n_known, p->groups, p->n, p->skip, &n->dels, &n->adds);
-        return;
-    }
-    size_t i;
-    while ((i = nft_ops_wanted(p->groups, p->n, p->skip, &p->wanted)) < p->n)
-        refuse(p, i, p->groups[i]->elems[0], EEXIST, "another owner has the same key");
-    nft_ops_from_found(&p->found, &p->wanted, &n->dels, &n->adds);
+    const struct nft_op *twice;
+    do {
+        p->have.n = p->want.n = 0;
+        if (n->is_known)
+            nft_ops_put_changed(n->known, n->n_known, p->groups, p->n, p->skip, &p->have, &p->want);
+        for (size_t i = 0; i < p->n && !n->is_known; i++)
+            if (!p->skip[i])
+                nft_ops_put_group(&p->want, p->groups[i]);
+        nft_ops_sort(&p->have);
+        twice = nft_ops_sort_wanted(&p->want);
+        if (twice)
+            refuse(p, twice, EEXIST, "another owner has the same key");
+    } while (twice);
+    nft_ops_diff(n->is_known ? &p->have : &p->found, &p->want, &p->diff);
 }
 
 /* The kernel has what is wanted, apart from the refused. Groups that stay are not touched: with
@@ -161,33 +176,16 @@ static bool replaces(const struct pass *p)
     return p->read && p->layout != NFT_LAYOUT_WANTED;
 }
 
-static void count(struct pass *p)
-{
-    const struct nft *n = p->nft;
-    size_t i = 0, j = 0;
-    while (i < n->dels.n || j < n->adds.n) {
-        int c = i == n->dels.n   ? 1
-                : j == n->adds.n ? -1
-                                 : nft_elem_cmp_key(n->dels.v[i].elem, n->adds.v[j].elem);
-        *(c < 0 ? &p->report->deletes : c > 0 ? &p->report->adds : &p->report->changes) += 1;
-        i += c <= 0;
-        j += c >= 0;
-    }
-    if (replaces(p))
-        *(p->layout == NFT_LAYOUT_ABSENT ? &p->report->adds : &p->report->changes) += 1;
-}
-
 static void applied(struct pass *p)
 {
     struct nft *n = p->nft;
-    if (n->told) {
-        nft_udp_collect(&n->dels, &n->adds, &n->udp);
-    } else {
-        /* A predecessor may have ended between its batch and conntrack. */
-        nft_udp_collect(&n->dels, &p->wanted, &n->udp);
-        n->told = true;
-    }
-    count(p);
+    const struct nft_difference *d = &p->diff;
+    /* A predecessor may have ended between its batch and conntrack: at first all is told. */
+    nft_udp_collect(&d->dels, n->told ? &d->adds : &p->want, &n->udp);
+    n->told = true;
+    p->report->adds += d->adds.n - d->changes + replaces(p);
+    p->report->deletes += d->dels.n - d->changes;
+    p->report->changes += d->changes;
     remember(p);
 }
 
@@ -220,10 +218,11 @@ static const struct nft_op *find_op(const struct nft_ops *ops, uint32_t seq, boo
 static enum fault classify(const struct nft *n, const struct nl_error *e, const struct nft_op *op,
                            bool alone)
 {
-    if (!op)
-        return passes(e->error) ? FAULT_STALE : FAULT_FATAL;
-    if (e->error == ENOENT || (n->is_known && (e->error == EEXIST || e->error == EBUSY)))
+    bool clash = e->error == EEXIST || e->error == EBUSY;
+    if (op && clash ? n->is_known : passes(e->error))
         return FAULT_STALE;
+    if (!op)
+        return FAULT_FATAL;
     return alone ? FAULT_REFUSED : FAULT_SHARED;
 }
 
@@ -234,9 +233,7 @@ static void refuse_op(struct pass *p, const struct nft_op *op, const struct nl_e
     if (e->error == ENFILE)
         snprintf(text, sizeof(text), "the set holds its limit of %u elements",
                  p->nft->table->sets[op->elem->set].size);
-    for (size_t i = 0; i < p->n; i++)
-        if (p->groups[i] == op->group && !p->skip[i])
-            refuse(p, i, op->elem, e->error, text);
+    refuse(p, op, e->error, text);
 }
 
 /* What a batch that failed tells. */
@@ -246,14 +243,14 @@ static int learn(struct pass *p, const struct nl_error *errors, size_t n_errors,
     enum fault worst = n_errors ? FAULT_REFUSED : passes(-r) ? FAULT_STALE : FAULT_FATAL;
     for (size_t i = 0; i < n_errors; i++) {
         bool alone = true;
-        const struct nft_op *op = find_op(&n->adds, errors[i].seq, &alone);
+        const struct nft_op *op = find_op(&p->diff.adds, errors[i].seq, &alone);
         enum fault f = classify(n, &errors[i], op, alone);
         if (f > worst)
             worst = f;
     }
     if (!n_errors) {
         /* Without an answer the kernel may have done it all the same. */
-        nft_udp_collect(&n->dels, &n->adds, &n->udp);
+        nft_udp_collect(&p->diff.dels, &p->diff.adds, &n->udp);
         n->told = false;
     }
     switch (worst) {
@@ -270,7 +267,7 @@ static int learn(struct pass *p, const struct nl_error *errors, size_t n_errors,
     }
     bool alone;
     for (size_t i = 0; i < n_errors; i++)
-        refuse_op(p, find_op(&n->adds, errors[i].seq, &alone), &errors[i]);
+        refuse_op(p, find_op(&p->diff.adds, errors[i].seq, &alone), &errors[i]);
     return AGAIN_WITHOUT_REFUSED;
 }
 
@@ -280,8 +277,8 @@ static int send_batch(struct pass *p, struct err *err)
     nft_batch_begin(&n->buf, n->port, n->genid);
     if (replaces(p))
         nft_layout_put(&n->buf, n->port, n->table);
-    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &n->dels, p->single);
-    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_NEWSETELEM, &n->adds, p->single);
+    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &p->diff.dels, p->single);
+    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_NEWSETELEM, &p->diff.adds, p->single);
     struct nl_error *errors = xmalloc(ERRORS_MAX * sizeof(*errors));
     size_t n_errors = 0;
     int r = nft_batch_send(&n->buf, n->port, errors, ERRORS_MAX, &n_errors, err);
@@ -302,7 +299,7 @@ static int attempt(struct pass *p, struct err *err)
     if (r)
         return r;
     compare(p);
-    if (n->dels.n || n->adds.n || replaces(p)) {
+    if (p->diff.dels.n || p->diff.adds.n || replaces(p)) {
         r = send_batch(p, err);
     } else if (!n->is_known) {
         uint32_t now = 0;
@@ -377,8 +374,8 @@ int nft_diff(struct nft *n, struct nft_group *const *groups, size_t n_groups, st
             buf_printf(out, "- table inet %s: %s\n", n->table->name, buf_str(&p.why));
         if (p.layout != NFT_LAYOUT_WANTED)
             buf_printf(out, "+ table inet %s\n", n->table->name);
-        print_ops(out, n->table, &n->dels, '-');
-        print_ops(out, n->table, &n->adds, '+');
+        print_ops(out, n->table, &p.diff.dels, '-');
+        print_ops(out, n->table, &p.diff.adds, '+');
     }
     pass_done(&p);
     return r;

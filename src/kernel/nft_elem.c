@@ -11,11 +11,6 @@
 /* The list is one attribute, whose length has 16 bits. */
 #define LIST_MAX 60000u
 
-static int by_key(const void *x, const void *y)
-{
-    return nft_elem_cmp_key(*(const struct nft_elem *const *)x, *(const struct nft_elem *const *)y);
-}
-
 static void put_data(struct nlmsghdr *m, uint16_t type, const void *p, size_t n)
 {
     struct nlattr *nest = mnl_attr_nest_start(m, type);
@@ -74,7 +69,7 @@ static bool get_data(const struct nlattr *nest, const uint8_t **ret, size_t *ret
 }
 
 static int parse_elem(const struct nlattr *nest, enum nft_set set, struct arena *mem,
-                      struct nft_elems *ret)
+                      struct nft_ops *ret)
 {
     static const struct nl_policy policy[] = {
         [NFTA_SET_ELEM_KEY] = NL_NEST,
@@ -98,12 +93,12 @@ static int parse_elem(const struct nlattr *nest, enum nft_set set, struct arena 
         memcpy(e->b + klen, end, elen);
     if (dlen)
         memcpy(e->b + klen + elen, data, dlen);
-    vec_push(ret, e);
+    vec_push(ret, (struct nft_op){ .elem = e });
     return 0;
 }
 
 int nft_elem_parse(const struct nlmsghdr *m, enum nft_set set, struct arena *mem,
-                   struct nft_elems *ret)
+                   struct nft_ops *ret)
 {
     static const struct nl_policy policy[] = { [NFTA_SET_ELEM_LIST_ELEMENTS] = NL_NEST };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
@@ -124,7 +119,7 @@ int nft_elem_parse(const struct nlmsghdr *m, enum nft_set set, struct arena *mem
 struct reading {
     enum nft_set set;
     struct arena *mem;
-    struct nft_elems *ret;
+    struct nft_ops *ret;
     size_t start;
 };
 
@@ -141,7 +136,7 @@ static void restart(void *user)
 }
 
 int nft_elem_read(struct nl_port *port, const struct nft_table *t, struct arena *mem,
-                  struct nft_elems *ret, struct err *err)
+                  struct nft_ops *ret, struct err *err)
 {
     struct nl_buf b = { 0 };
     int r = 0;
@@ -156,7 +151,6 @@ int nft_elem_read(struct nl_port *port, const struct nft_table *t, struct arena 
             err_prefix(err, "cannot read set %s of table inet %s", t->sets[i].name, t->name);
     }
     nl_buf_done(&b);
-    if (ret->n)
-        qsort(ret->v, ret->n, sizeof(ret->v[0]), by_key);
+    nft_ops_sort(ret);
     return r;
 }

@@ -17,25 +17,27 @@ struct nft_op {
     uint32_t seq;                  /* of the message it went in */
 };
 struct nft_ops {
-    struct nft_op *v; /* sorted by key */
+    struct nft_op *v;
     size_t n, cap;
 };
-struct nft_elems {
-    const struct nft_elem **v; /* sorted by key */
-    size_t n, cap;
+struct nft_difference {
+    struct nft_ops dels, adds; /* by key; a change is in both */
+    size_t changes;
 };
 
-/* From known groups to wanted ones, both sorted by owner. skip[i]: wanted[i] is not wanted. */
-void nft_ops_from_known(struct nft_group *const *known, size_t n_known,
-                        struct nft_group *const *wanted, size_t n_wanted, const bool *skip,
-                        struct nft_ops *dels, struct nft_ops *adds);
-/* From elements found in the kernel to wanted[], which holds one op for each key. */
-void nft_ops_from_found(const struct nft_elems *found, const struct nft_ops *wanted,
-                        struct nft_ops *dels, struct nft_ops *adds);
-/* All elements of the groups, one op for each key. Returns the index of a group that has a key
- * of a group before it with other data, or n when there is none. */
-size_t nft_ops_wanted(struct nft_group *const *groups, size_t n, const bool *skip,
-                      struct nft_ops *ret);
+void nft_ops_put_group(struct nft_ops *ops, const struct nft_group *g);
+/* The elements of all groups that differ. Both arrays are sorted by owner; skip[i]: wanted[i]
+ * is not wanted. */
+void nft_ops_put_changed(struct nft_group *const *known, size_t n_known,
+                         struct nft_group *const *wanted, size_t n_wanted, const bool *skip,
+                         struct nft_ops *have, struct nft_ops *want);
+/* By key. */
+void nft_ops_sort(struct nft_ops *ops);
+/* By key, each key once. Or returns an op that has the key of an earlier owner and other data. */
+const struct nft_op *nft_ops_sort_wanted(struct nft_ops *ops);
+/* Both sorted. */
+void nft_ops_diff(const struct nft_ops *have, const struct nft_ops *want,
+                  struct nft_difference *ret);
 
 /* ---- nft_layout.c: the table without its elements ---- */
 
@@ -59,12 +61,12 @@ void nft_rule_print(struct buf *b, struct nftnl_rule *r);
 /* Messages for all ops, which get their seq. `single`: one element to a message. */
 void nft_elem_put(struct nl_buf *b, struct nl_port *port, const struct nft_table *t, uint16_t type,
                   struct nft_ops *ops, bool single);
-/* Every element of every set, allocated in `mem`. */
+/* Every element of every set by key, allocated in `mem`. */
 int nft_elem_read(struct nl_port *port, const struct nft_table *t, struct arena *mem,
-                  struct nft_elems *ret, struct err *err);
+                  struct nft_ops *ret, struct err *err);
 /* One NFT_MSG_NEWSETELEM of a dump of the set. 0 or -EBADMSG. */
 int nft_elem_parse(const struct nlmsghdr *m, enum nft_set set, struct arena *mem,
-                   struct nft_elems *ret);
+                   struct nft_ops *ret);
 
 /* ---- nft_batch.c ---- */
 

@@ -128,13 +128,13 @@ static void mask(struct nftnl_rule *r, const void *mask_bytes, uint32_t len)
     nftnl_expr_set(e, NFTNL_EXPR_BITWISE_XOR, &zero, len);
 }
 
-/* `ct state` and `ct status` name a set of bits: any of them. */
-static void ct_bit(struct nftnl_rule *r, uint32_t key, uint32_t bit)
+/* `ct state` and `ct status` are sets of bits. */
+static void ct_bit(struct nftnl_rule *r, uint32_t key, uint32_t bit, bool is_set)
 {
     static const uint32_t zero;
     load_ct(r, key, NFT_REG_1);
     mask(r, &bit, sizeof(bit));
-    compare(r, NFT_CMP_NEQ, &zero, sizeof(zero));
+    compare(r, is_set ? NFT_CMP_NEQ : NFT_CMP_EQ, &zero, sizeof(zero));
 }
 
 static void match_nfproto(struct nftnl_rule *r, uint8_t family)
@@ -196,18 +196,18 @@ static void load_key(struct nftnl_rule *r, enum nft_key key)
 }
 
 static struct nftnl_expr *lookup(struct nftnl_rule *r, const struct nft_table *t,
-                                 const struct nft_stmt *s, uint32_t flags)
+                                 const struct nft_stmt *s)
 {
     load_key(r, s->key);
-    struct nftnl_expr *e = EXPR(r, "lookup", U32(NFTNL_EXPR_LOOKUP_SREG, NFT_REG_1),
-                                U32(NFTNL_EXPR_LOOKUP_FLAGS, flags));
+    struct nftnl_expr *e =
+        EXPR(r, "lookup", U32(NFTNL_EXPR_LOOKUP_SREG, NFT_REG_1), U32(NFTNL_EXPR_LOOKUP_FLAGS, 0));
     nftnl_expr_set_str(e, NFTNL_EXPR_LOOKUP_SET, t->sets[s->set].name);
     return e;
 }
 
 static void lookup_data(struct nftnl_rule *r, const struct nft_table *t, const struct nft_stmt *s)
 {
-    nftnl_expr_set_u32(lookup(r, t, s, 0), NFTNL_EXPR_LOOKUP_DREG, NFT_REG_1);
+    nftnl_expr_set_u32(lookup(r, t, s), NFTNL_EXPR_LOOKUP_DREG, NFT_REG_1);
 }
 
 static void verdict(struct nftnl_rule *r, int code, const char *chain)
@@ -298,17 +298,20 @@ static void put_stmt(struct nftnl_rule *r, const struct nft_table *t, const stru
 {
     switch (s->kind) {
     case NFT_STMT_CT_STATE_NEW:
-        ct_bit(r, NFT_CT_STATE, NF_CT_STATE_BIT(IP_CT_NEW));
+        ct_bit(r, NFT_CT_STATE, NF_CT_STATE_BIT(IP_CT_NEW), true);
         break;
     case NFT_STMT_CT_STATUS_DNAT:
-        ct_bit(r, NFT_CT_STATUS, IPS_DST_NAT);
+        ct_bit(r, NFT_CT_STATUS, IPS_DST_NAT, true);
+        break;
+    case NFT_STMT_CT_UNCONFIRMED:
+        ct_bit(r, NFT_CT_STATUS, IPS_CONFIRMED, false);
+        break;
+    case NFT_STMT_CT_UNASSURED:
+        ct_bit(r, NFT_CT_STATUS, IPS_ASSURED, false);
         break;
     case NFT_STMT_CT_REPLY:
         load_ct(r, NFT_CT_DIRECTION, NFT_REG_1);
         compare_u8(r, IP_CT_DIR_REPLY);
-        break;
-    case NFT_STMT_NFPROTO:
-        match_nfproto(r, s->family);
         break;
     case NFT_STMT_L4PROTO:
         match_l4proto(r, s->proto);
@@ -317,10 +320,7 @@ static void put_stmt(struct nftnl_rule *r, const struct nft_table *t, const stru
         put_tcp_syn(r);
         break;
     case NFT_STMT_IN:
-        lookup(r, t, s, 0);
-        break;
-    case NFT_STMT_NOT_IN:
-        lookup(r, t, s, NFT_LOOKUP_F_INV);
+        lookup(r, t, s);
         break;
     case NFT_STMT_COUNTER:
         put_counter(r);

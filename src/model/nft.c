@@ -36,10 +36,8 @@ const struct nft_set_def nft_set_defs[NFT_SET_COUNT] = {
     [NFT_TARGET6] = { "target6", FLOW6, { NFT_FIELD_IP6, NFT_FIELD_PORT }, FLOWS, false, true },
     [NFT_TARGETRANGE4] = { "targetrange4", FLOW4, { NFT_FIELD_IP4 }, FEW, true, true },
     [NFT_TARGETRANGE6] = { "targetrange6", FLOW6, { NFT_FIELD_IP6 }, FEW, true, true },
-    [NFT_LINKMARK4] = { "linkmark4", { NFT_FIELD_IP4 }, { NFT_FIELD_MARK }, FEW, false, false },
-    [NFT_LINKMARK6] = { "linkmark6", { NFT_FIELD_IP6 }, { NFT_FIELD_MARK }, FEW, false, false },
-    [NFT_EDGEMARK4] = { "edgemark4", { NFT_FIELD_IP4 }, { NFT_FIELD_MARK }, FEW, false, false },
-    [NFT_EDGEMARK6] = { "edgemark6", { NFT_FIELD_IP6 }, { NFT_FIELD_MARK }, FEW, false, false },
+    [NFT_REPLYMARK4] = { "replymark4", { NFT_FIELD_IP4 }, { NFT_FIELD_MARK }, FEW, false, false },
+    [NFT_REPLYMARK6] = { "replymark6", { NFT_FIELD_IP6 }, { NFT_FIELD_MARK }, FEW, false, false },
 };
 
 const enum nft_expr nft_keys[NFT_KEY_COUNT][3] = {

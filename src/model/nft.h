@@ -22,7 +22,10 @@ enum nft_set {
     NFT_LINKS,   /* ifname: our VXLAN links */
     NFT_IFADDR4, /* ifname . ip: (interface, address) pairs mappings answer on */
     NFT_IFADDR6,
-    NFT_OPEN4, /* flow: steered, and claimed by the identity SNAT */
+    /* flow: steered, and claimed by the identity SNAT. Never one whose target is the very address
+     * and port that was dialled: a translation to the same is none, and the packet would keep its
+     * stand-in destination. */
+    NFT_OPEN4,
     NFT_OPEN6,
     NFT_OPENRANGE4, /* the same, flow with a port interval */
     NFT_OPENRANGE6,
@@ -34,10 +37,9 @@ enum nft_set {
     NFT_TARGET6,
     NFT_TARGETRANGE4, /* flow with a port interval : ip (ports kept) */
     NFT_TARGETRANGE6,
-    NFT_LINKMARK4, /* ip of our end of a link : mark */
-    NFT_LINKMARK6,
-    NFT_EDGEMARK4, /* dialled address of this node : EDGE_MARK */
-    NFT_EDGEMARK6,
+    NFT_REPLYMARK4, /* dialled address : mark its replies carry: our end of a link and the link's
+                       mark, or an address of this node and EDGE_MARK */
+    NFT_REPLYMARK6,
     NFT_SET_COUNT
 };
 

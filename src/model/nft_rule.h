@@ -39,12 +39,12 @@ extern const enum nft_expr nft_keys[NFT_KEY_COUNT][3];
 enum nft_stmt_kind {
     NFT_STMT_CT_STATE_NEW,   /* ct state new */
     NFT_STMT_CT_STATUS_DNAT, /* ct status dnat */
+    NFT_STMT_CT_UNCONFIRMED, /* ct status ! confirmed */
+    NFT_STMT_CT_UNASSURED,   /* ct status ! assured */
     NFT_STMT_CT_REPLY,       /* ct direction reply */
-    NFT_STMT_NFPROTO,        /* meta nfproto FAMILY */
     NFT_STMT_L4PROTO,        /* meta l4proto PROTO */
     NFT_STMT_TCP_SYN,        /* tcp flags & syn == syn */
     NFT_STMT_IN,             /* KEY @SET */
-    NFT_STMT_NOT_IN,         /* KEY != @SET */
     NFT_STMT_COUNTER,        /* counter */
     NFT_STMT_JUMP,           /* jump CHAIN */
     NFT_STMT_GOTO,           /* goto CHAIN */

@@ -194,11 +194,14 @@ static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_
     case NFT_STMT_CT_STATUS_DNAT:
         buf_puts(b, "ct status dnat");
         break;
+    case NFT_STMT_CT_UNCONFIRMED:
+        buf_puts(b, "ct status ! confirmed");
+        break;
+    case NFT_STMT_CT_UNASSURED:
+        buf_puts(b, "ct status ! assured");
+        break;
     case NFT_STMT_CT_REPLY:
         buf_puts(b, "ct direction reply");
-        break;
-    case NFT_STMT_NFPROTO:
-        buf_printf(b, "meta nfproto ipv%u", s->family);
         break;
     case NFT_STMT_L4PROTO:
         buf_printf(b, "meta l4proto %s", s->proto == L4_TCP ? "tcp" : "udp");
@@ -208,9 +211,6 @@ static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_
         break;
     case NFT_STMT_IN:
         put_lookup(b, t, s, " ");
-        break;
-    case NFT_STMT_NOT_IN:
-        put_lookup(b, t, s, " != ");
         break;
     case NFT_STMT_COUNTER:
         buf_puts(b, "counter");

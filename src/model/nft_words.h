@@ -12,12 +12,12 @@
 /* clang-format off */
 #define CT_STATE_NEW    { .kind = NFT_STMT_CT_STATE_NEW }
 #define CT_STATUS_DNAT  { .kind = NFT_STMT_CT_STATUS_DNAT }
+#define CT_UNCONFIRMED  { .kind = NFT_STMT_CT_UNCONFIRMED }
+#define CT_UNASSURED    { .kind = NFT_STMT_CT_UNASSURED }
 #define CT_REPLY        { .kind = NFT_STMT_CT_REPLY }
-#define NFPROTO(f)      { .kind = NFT_STMT_NFPROTO, .family = (f) }
 #define L4PROTO(p)      { .kind = NFT_STMT_L4PROTO, .proto = (p) }
 #define TCP_SYN         { .kind = NFT_STMT_TCP_SYN }
 #define IN(k, s)        { .kind = NFT_STMT_IN, .key = (k), .set = (s) }
-#define NOT_IN(k, s)    { .kind = NFT_STMT_NOT_IN, .key = (k), .set = (s) }
 #define COUNTER         { .kind = NFT_STMT_COUNTER }
 #define JUMP(c)         { .kind = NFT_STMT_JUMP, .text = (c) }
 #define GOTO(c)         { .kind = NFT_STMT_GOTO, .text = (c) }

@@ -73,7 +73,7 @@ static void put_pod_side(struct builder *b, const struct pair *pair, int side)
     for (enum family_index f = F4; f < (s->v6 ? F_COUNT : F6); f++) {
         uint8_t family = f == F4 ? IP_V4 : IP_V6;
         nft_put_ifaddr(b->group, link->name, &s->end[side][f]);
-        nft_put_mark(b->group, NFT_LINKMARK4, &s->end[side][f], mark);
+        nft_put_mark(b->group, NFT_REPLYMARK4, &s->end[side][f], mark);
         put_rule(b, link->owner, family, RULE_PRIO_LINK, mark, table, NULL);
         vec_push(&b->f->routes, (struct desired_route){ .owner = link->owner,
                                                         .type = ROUTE_UNICAST,
@@ -114,7 +114,7 @@ static void put_answers(struct builder *b)
                 nft_put_ifaddr(b->group, iface->name, ip);
                 if (f == F4 ? !iface->default4 : !iface->default6)
                     continue;
-                nft_put_mark(b->group, NFT_EDGEMARK4, ip, EDGE_MARK);
+                nft_put_mark(b->group, NFT_REPLYMARK4, ip, EDGE_MARK);
                 edge[f] = true;
             }
         }

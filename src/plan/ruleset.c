@@ -1,6 +1,6 @@
 /* The constant table. docs/datapath.md walks packets through it and says why each chain is
- * where it is. Every rule counts. An established packet meets only the first rule of each
- * filter and route chain, and if it is a reply those of `reply`: keep those few and short. */
+ * where it is. Every rule counts. What an established packet meets is measured in nanoseconds
+ * (docs/datapath.md): the rules of the base chains of type filter and route, and of `reply`. */
 #include "plan/plan.h"
 
 #include "model/names.h"
@@ -10,10 +10,18 @@
     RULE(L4PROTO(proto), IN(key, set), COUNTER, SNAT_SADDR(family))
 
 static const struct nft_chain chains[] = {
-    /* A new connection to a mapped port is given a destination that host firewalls do not
-     * know, or is refused. What the client dialled stays known to conntrack. */
-    BASE_CHAIN("steer", "filter", "prerouting", PRIO_STEER,
+    /* One chain for all that arrives, since entering a chain costs as much as its rules.
+     *
+     * A reply carries the mark of the way its connection came in, known from the address that
+     * was dialled; replies of what is not translated are none of ours.
+     *
+     * A new connection to a mapped port is given a destination that host firewalls do not know,
+     * or is refused. What the client dialled stays known to conntrack. */
+    BASE_CHAIN("arrive", "filter", "prerouting", PRIO_STEER,
+               RULE(CT_REPLY, CT_STATUS_DNAT, COUNTER, GOTO("reply")),
                RULE(CT_STATE_NEW, COUNTER, JUMP("admit"))),
+    CHAIN("reply", RULE(MARK(NFT_DIALLED4, NFT_REPLYMARK4), COUNTER),
+          RULE(MARK(NFT_DIALLED6, NFT_REPLYMARK6), COUNTER)),
     CHAIN("admit", RULE(IN(NFT_IIF_DIALLED4, NFT_IFADDR4), COUNTER, GOTO("admit4")),
           RULE(IN(NFT_IIF_DIALLED6, NFT_IFADDR6), COUNTER, GOTO("admit6"))),
     CHAIN("admit4", RULE(IN(NFT_FLOW4, NFT_OPEN4), COUNTER, SET_DADDR(IP_V4, STANDIN4), RETURN),
@@ -48,20 +56,15 @@ static const struct nft_chain chains[] = {
           CLAIM(L4_TCP, IP_V6, NFT_DIALLED_FLOW6, NFT_OPENRANGE6),
           CLAIM(L4_UDP, IP_V6, NFT_DIALLED_FLOW6, NFT_OPENRANGE6)),
 
-    /* Replies carry the mark of the way their connection came in, known from the address that
-     * was dialled. A reply that comes off a link has crossed it already. */
-    BASE_CHAIN("mark_prerouting", "filter", "prerouting", PRIO_MANGLE,
-               RULE(CT_REPLY, COUNTER, JUMP("reply"))),
-    BASE_CHAIN("mark_output", "route", "output", PRIO_MANGLE,
-               RULE(CT_REPLY, COUNTER, JUMP("reply"))),
-    CHAIN("reply", RULE(NFPROTO(IP_V6), COUNTER, GOTO("reply6")),
-          RULE(MARK(NFT_DIALLED4, NFT_EDGEMARK4), COUNTER, RETURN),
-          RULE(NOT_IN(NFT_IIFNAME, NFT_LINKS), MARK(NFT_DIALLED4, NFT_LINKMARK4), COUNTER)),
-    CHAIN("reply6", RULE(MARK(NFT_DIALLED6, NFT_EDGEMARK6), COUNTER, RETURN),
-          RULE(NOT_IN(NFT_IIFNAME, NFT_LINKS), MARK(NFT_DIALLED6, NFT_LINKMARK6), COUNTER)),
+    /* The replies of pods on the node's own network, and the answers of chain `refuse`, whose
+     * connections conntrack never confirms. */
+    BASE_CHAIN("leave", "route", "output", PRIO_MANGLE,
+               RULE(CT_REPLY, CT_STATUS_DNAT, COUNTER, GOTO("reply")),
+               RULE(CT_REPLY, CT_UNCONFIRMED, COUNTER, GOTO("reply"))),
 
+    /* A connection that carries data is assured, and needs no second look. */
     BASE_CHAIN("mss", "filter", "forward", PRIO_MANGLE,
-               RULE(IN(NFT_OIFNAME, NFT_LINKS), TCP_SYN, COUNTER, MSS_TO_MTU)),
+               RULE(CT_UNASSURED, TCP_SYN, IN(NFT_OIFNAME, NFT_LINKS), COUNTER, MSS_TO_MTU)),
 };
 
 static const struct nft_table table = {

@@ -136,7 +136,7 @@ POD_NODE = {
     "the link's route edited": lambda n: ip(
         n, "route replace default via 192.168.2.1 table 200 proto 107"),
     "a link deleted": lambda n: ip(n, f"link del {link_of(n)}"),
-    "a marking element deleted": lambda n: delete_first_element(n, "linkmark4"),
+    "a marking element deleted": lambda n: delete_first_element(n, "replymark4"),
 }
 
 

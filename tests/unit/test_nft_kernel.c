@@ -119,10 +119,10 @@ static struct nft_group *node_group(void)
     nft_put_ifname(b, NFT_LINKS, "pl4242");
     nft_put_ifaddr(b, "enp1s0", &four);
     nft_put_ifaddr(b, "enp1s0", &six);
-    nft_put_mark(b, NFT_LINKMARK4, &end, 0x6b700000);
-    nft_put_mark(b, NFT_LINKMARK4, &end6, 0x6b700000);
-    nft_put_mark(b, NFT_EDGEMARK4, &four, 0x6b70ffff);
-    nft_put_mark(b, NFT_EDGEMARK4, &six, 0x6b70ffff);
+    nft_put_mark(b, NFT_REPLYMARK4, &end, 0x6b700000);
+    nft_put_mark(b, NFT_REPLYMARK4, &end6, 0x6b700000);
+    nft_put_mark(b, NFT_REPLYMARK4, &four, 0x6b70ffff);
+    nft_put_mark(b, NFT_REPLYMARK4, &six, 0x6b70ffff);
     return nft_group_end(b);
 }
 
@@ -231,10 +231,10 @@ static void what_others_edit_is_put_back(void **state)
         "nft add element " T "openrange4 '{ 203.0.113.9 . tcp . 1-1000 }'",
         "nft 'delete element " T "openrange4 { 203.0.113.9 . udp . 27015-27115 }; "
         "add element " T "openrange4 { 203.0.113.0/24 . udp . 27000-27115 }'",
-        "nft flush map " T "edgemark4",
+        "nft flush map " T "replymark4",
         "nft flush chain " T "refuse",
-        "nft insert rule " T "steer counter accept",
-        "nft add rule " T "reply6 meta mark set 7",
+        "nft insert rule " T "arrive counter accept",
+        "nft add rule " T "reply meta mark set 7",
         "nft flush chain " T "mss '; add rule " T "mss oifname \"wt0\" counter'",
         "nft add set " T "mine '{ type ipv4_addr; }'",
         "nft add chain " T "mine",
@@ -243,8 +243,7 @@ static void what_others_edit_is_put_back(void **state)
         "nft flush chain " T "mss '; delete chain " T "mss'",
         "nft flush chain " T "mss '; delete chain " T "mss; add chain " T
         "mss { type filter hook forward priority 5; }'",
-        "nft flush chain " T "mss '; flush chain " T "reply; flush chain " T "reply6; delete set " T
-        "links'",
+        "nft flush chain " T "mss '; delete set " T "links'",
         "nft add table " T "'{ flags dormant; }'",
         "nft delete table " T "'; add table " T "; add set " T
         "links { type ipv4_addr; elements = { 1.2.3.4 }; }'",
@@ -276,7 +275,7 @@ static void the_element_for_all_other_keys_is_removed(void **state)
     (void)state;
     struct world w;
     world_init(&w);
-    shell("nft add element inet portolan linkmark4 '{ * : 7 }'");
+    shell("nft add element inet portolan replymark4 '{ * : 7 }'");
     assert_true(kernel_has("* : 0x00000007"));
     apply(&w, true);
     assert_false(kernel_has("* :"));
@@ -433,7 +432,7 @@ static void a_change_in_between_is_seen_before_anything_is_sent(void **state)
     struct world w;
     world_init(&w);
     /* Not even an audit was asked for. */
-    shell("nft delete element inet portolan edgemark4 '{ 203.0.113.9 }'");
+    shell("nft delete element inet portolan replymark4 '{ 203.0.113.9 }'");
     replace(&w, 1, mapping("portmap/a/tcp", L4_TCP, 80, 80, "10.244.2.2"));
     apply(&w, false);
     assert_in_kernel(w.groups, w.n);
@@ -630,7 +629,7 @@ static void cleanup_removes_the_table_once(void **state)
     bool existed = false;
     assert_int_equal(nft_cleanup(port, true, &existed, &err), 0);
     assert_true(existed);
-    assert_true(kernel_has("chain steer"));
+    assert_true(kernel_has("chain arrive"));
     assert_int_equal(nft_cleanup(port, false, &existed, &err), 0);
     assert_true(existed);
     char *rest = run("nft list ruleset", 0);

@@ -79,8 +79,7 @@ static void a_key_has_the_fields_of_the_set_it_is_looked_up_in(void **state)
         for (size_t j = 0; j < t->chains[i].n; j++)
             for (size_t k = 0; k < t->chains[i].rules[j].n; k++) {
                 const struct nft_stmt *s = &t->chains[i].rules[j].stmts[k];
-                if (s->kind != NFT_STMT_IN && s->kind != NFT_STMT_NOT_IN &&
-                    s->kind != NFT_STMT_DNAT && s->kind != NFT_STMT_MARK)
+                if (s->kind != NFT_STMT_IN && s->kind != NFT_STMT_DNAT && s->kind != NFT_STMT_MARK)
                     continue;
                 for (int f = 0; f < 3; f++)
                     assert_int_equal(field[nft_keys[s->key][f]], t->sets[s->set].key[f]);
@@ -102,7 +101,7 @@ static void elements_print_sorted_across_groups(void **state)
     nft_put_flow(b, NFT_REFUSERANGE4, &six, L4_SCTP, 5, 9);
     struct nft_group *a = nft_group_end(b);
     b = nft_group_begin("node");
-    nft_put_mark(b, NFT_LINKMARK4, &four, 0x6b700001);
+    nft_put_mark(b, NFT_REPLYMARK4, &four, 0x6b700001);
     nft_put_ifaddr(b, "enp1s0", &six);
     nft_put_ifaddr(b, "enp1s0", &four);
     nft_put_ifname(b, NFT_LINKS, "pl4242");
@@ -119,7 +118,7 @@ static void elements_print_sorted_across_groups(void **state)
         "add element inet portolan target4 { 203.0.113.9 . tcp . 80 : 10.244.1.7 . 8080 }\n"
         "add element inet portolan target6 { 2001:db8:113::9 . udp . 3000 : fd00:1::7 . 3001 }\n"
         "add element inet portolan targetrange4 { 203.0.113.9 . udp . 27015-27115 : 10.244.1.7 }\n"
-        "add element inet portolan linkmark4 { 203.0.113.9 : 0x6b700001 }\n");
+        "add element inet portolan replymark4 { 203.0.113.9 : 0x6b700001 }\n");
     buf_clear(&text);
     nft_text_elements(&text, plan_ruleset(), NULL, 0);
     assert_string_equal(buf_str(&text), "");
