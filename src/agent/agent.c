@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "agent/http.h"
 #include "agent/lock.h"
 #include "agent/pass.h"
 #include "base/clock.h"
@@ -25,7 +26,8 @@ struct agent {
     uv_loop_t loop;
     struct pass pass;
     struct monitor *monitor;
-    unsigned needs; /* enum pass_need of the next pass */
+    struct http *http; /* NULL: switched off */
+    unsigned needs;    /* enum pass_need of the next pass */
     uint64_t retry_ms;
     uint64_t audit_allowed_at; /* uv_now() ms */
     uv_timer_t pass_timer, retry_timer, audit_timer;
@@ -79,6 +81,8 @@ static void on_pass(uv_timer_t *t)
             gap = AUDIT_GAP_MAX_MS;
         a->audit_allowed_at = uv_now(&a->loop) + gap;
     }
+    if (needs & (PASS_AUDIT_RTNL | PASS_AUDIT_NFT))
+        a->pass.metrics.audits++;
     if (r == PASS_CLEAN) {
         a->retry_ms = 0;
         uv_timer_stop(&a->retry_timer);
@@ -107,8 +111,10 @@ static void on_kernel(uv_poll_t *poll, int status, int events)
         needs |= PASS_HOST;
     if (seen & MONITOR_OURS)
         needs |= PASS_AUDIT_RTNL;
-    if ((seen & MONITOR_NFT) && nft_foreign_change(a->pass.nft))
+    if ((seen & MONITOR_NFT) && nft_foreign_change(a->pass.nft)) {
         needs |= PASS_AUDIT_NFT;
+        a->pass.metrics.foreign_changes++;
+    }
     if (seen & MONITOR_LOST)
         needs |= PASS_ALL;
     if (needs)
@@ -149,6 +155,25 @@ static void sink_note(void *user, bool is_error, const char *where, const char *
 static void sink_changed(void *user)
 {
     request(user, 0);
+}
+
+/* ---- what HTTP asks ---- */
+
+static void tell_metrics(void *user, struct buf *out)
+{
+    struct agent *a = user;
+    metrics_text(&a->pass.metrics, a->pass.store, out);
+}
+
+static bool tell_ready(void *user, struct buf *out)
+{
+    struct agent *a = user;
+    if (!a->pass.source->ops->synced(a->pass.source)) {
+        buf_puts(out, "source: not every needed object has been seen yet; the kernel keeps what it "
+                      "has\n");
+        return false;
+    }
+    return pass_ready(&a->pass, out);
 }
 
 /* ---- start and stop ---- */
@@ -193,6 +218,11 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
     r = a->pass.source->ops->start(a->pass.source, &a->loop, err);
     if (r)
         return r;
+    const struct http_handler handler = { a, tell_metrics, tell_ready };
+    if (*opt->metrics_address)
+        r = http_open(opt->metrics_address, &a->loop, &handler, &a->http, err);
+    if (r)
+        return r;
     uint64_t every = (uint64_t)opt->audit_seconds * 1000;
     uv_timer_start(&a->audit_timer, on_audit, every, every);
     request(a, PASS_ALL);
@@ -210,10 +240,11 @@ static void stop(struct agent *a)
 {
     if (a->pass.source)
         a->pass.source->ops->stop(a->pass.source);
-    /* Own handles first by hand would be the same walk: the source has closed its own. */
+    http_close(a->http);
     uv_walk(&a->loop, close_handle, NULL);
     uv_run(&a->loop, UV_RUN_DEFAULT);
     uv_loop_close(&a->loop);
+    http_free(a->http);
     if (a->pass.source)
         a->pass.source->ops->free(a->pass.source);
     monitor_close(a->monitor);

@@ -10,6 +10,7 @@ struct agent_options {
     const char *node;   /* this node's name, as its Node object is called */
     const char *source; /* "dir:DIR" */
     const char *state_dir;
+    const char *metrics_address; /* "" for none */
     uint32_t cni_vxlan_port;
     uint32_t audit_seconds; /* full audit of the kernel */
 };

@@ -39,6 +39,7 @@ void pass_close(struct pass *p)
     arena_done(&p->host_mem[1]);
     report_done(&p->report);
     notes_done(&p->notes);
+    metrics_done(&p->metrics);
 }
 
 /* True when the facts differ from the observation before. */
@@ -156,21 +157,63 @@ static bool write_statuses(struct pass *p, const struct snapshot *snap, bool ack
                                .acknowledged = acknowledged };
     struct status_writes writes = plan_statuses(p->planner, snap, &applied);
     struct status_outcome out = status_send(p->source, &writes, status_failed, p);
+    p->metrics.statuses_written += out.written;
+    p->metrics.status_conflicts += out.conflicts;
+    p->metrics.status_failures += out.failed;
     if (out.written)
         log_debug("event=status written=%zu conflicts=%zu", out.written, out.conflicts);
     return !out.failed;
+}
+
+bool pass_ready(const struct pass *p, struct buf *out)
+{
+    if (!p->metrics.passes_clean && !p->metrics.passes_failed)
+        buf_puts(out, "pass: none yet\n");
+    else if (*p->failure.text)
+        buf_printf(out, "pass: %s\n", p->failure.text);
+    else
+        return true;
+    return false;
+}
+
+/* The first thing the pass left undone, for /readyz: p->failure, empty when it was clean. */
+static void what_is_undone(struct pass *p, bool host_failed, bool replan, bool written)
+{
+    if (host_failed) {
+        err_set(&p->failure, EAGAIN, "this host could not be observed; see the log");
+    } else if (p->report.refusals.n) {
+        const struct refusal *f = &p->report.refusals.v[0];
+        err_set(&p->failure, f->error, "the kernel refused %zu objects, first %s: %s",
+                p->report.refusals.n, f->object, f->text);
+    } else if (!written) {
+        err_set(&p->failure, EIO, "a status could not be written; see the log");
+    } else if (replan) {
+        err_set(&p->failure, EAGAIN, "forwarding changed; planning again");
+    }
+}
+
+static enum pass_result settle(struct pass *p)
+{
+    bool clean = !*p->failure.text;
+    if (clean)
+        p->metrics.passes_clean++;
+    else
+        p->metrics.passes_failed++;
+    return clean ? PASS_CLEAN : PASS_AGAIN;
 }
 
 enum pass_result pass_run(struct pass *p, unsigned needs)
 {
     int64_t start = clock_mono_us();
     bool failed = false;
+    p->failure.text[0] = 0;
     notes_begin(&p->notes);
     report_reset(&p->report);
     bool host_news = (needs & PASS_HOST) && observe_host(p, &failed);
     if (!p->host_observed) {
         notes_end(&p->notes);
-        return PASS_AGAIN;
+        what_is_undone(p, true, false, true);
+        return settle(p);
     }
     struct snapshot snap = { .node = p->node,
                              .now = clock_wall(),
@@ -181,11 +224,12 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
         snap.changes_known = false;
     const struct plan *plan = plan_build(p->planner, &snap);
     int64_t planned = clock_mono_us();
-    struct err err = { 0 };
-    int r = apply(p, &plan->desired, needs, &err);
+    int r = apply(p, &plan->desired, needs, &p->failure);
     int64_t applied = clock_mono_us();
     if (r)
-        notes_say(&p->notes, LOG_ERROR, "apply", log_quote(err.text));
+        notes_say(&p->notes, LOG_ERROR, "apply", log_quote(p->failure.text));
+    else
+        p->failure.text[0] = 0;
     bool replan = learn_forwarding(p);
     say_refusals(p);
     say_problems(p, &plan->problems);
@@ -199,5 +243,12 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
             "apply_us=%lld",
             rep->adds, rep->changes, rep->deletes, rep->bytes, rep->refusals.n,
             (long long)(planned - start), (long long)(applied - planned));
-    return failed || r || replan || !written || rep->refusals.n ? PASS_AGAIN : PASS_CLEAN;
+    metrics_observe(&p->metrics.plan, planned - start);
+    metrics_observe(&p->metrics.apply, applied - planned);
+    metrics_apply(&p->metrics, rep);
+    metrics_problems(&p->metrics, &plan->problems);
+    p->metrics.links = (uint32_t)plan->desired.n_links;
+    if (!r)
+        what_is_undone(p, failed, replan, written);
+    return settle(p);
 }

@@ -2,6 +2,7 @@
  * statuses. Everything it keeps between passes is in struct pass. */
 #pragma once
 
+#include "agent/metrics.h"
 #include "agent/notes.h"
 #include "kernel/host.h"
 #include "kernel/kernel.h"
@@ -37,6 +38,8 @@ struct pass {
 
     struct report report;
     struct notes notes;
+    struct metrics metrics;
+    struct err failure; /* what the last pass left undone; no text when it was clean */
 };
 
 /* Opens the netlink ports. `source` and `store` are set by the caller before. */
@@ -47,5 +50,7 @@ enum pass_result {
     PASS_CLEAN,
     PASS_AGAIN, /* something was refused or failed: try again later */
 };
+/* Writes why the last pass left something undone; true when it did not. */
+bool pass_ready(const struct pass *p, struct buf *out);
 /* `needs` is a set of enum pass_need. */
 enum pass_result pass_run(struct pass *p, unsigned needs);

@@ -39,10 +39,12 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
         cli_number(cmd, "cni-vxlan-port", 1, 65535, &port) ||
         cli_number(cmd, "audit-seconds", 1, 86400, &audit))
         return CLI_USAGE;
+    const char *address = cli_value(cmd, "metrics-address");
     log_set_level((enum log_level)level);
     const struct agent_options opt = { .node = cli_value(cmd, "node"),
                                        .source = cli_value(cmd, "source"),
                                        .state_dir = cli_value(cmd, "state-dir"),
+                                       .metrics_address = strcmp(address, "none") ? address : "",
                                        .cni_vxlan_port = port,
                                        .audit_seconds = audit };
     struct err err = { 0 };
@@ -61,6 +63,8 @@ const struct cli_command cmd_agent = {
             { 0, "log-level", "LEVEL", "error, warn, info or debug", "info", false },
             { 0, "state-dir", "DIR", "lock and remembered sysctls", "/run/portolan", false },
             { 0, "cni-vxlan-port", "PORT", "UDP port of the CNI's own VXLAN", "8472", false },
+            { 0, "metrics-address", "IP:PORT", "health and metrics over HTTP, or none",
+              "127.0.0.1:10266", false },
             { 0, "audit-seconds", "N", "full audit of the kernel every N seconds", "300", false },
             { 0 },
         },
