@@ -82,6 +82,11 @@ enum admission {
     ADMIT_CONFLICT,
 };
 
+struct answers {                   /* what a mapping adds to the node's counts */
+    bool any[F_COUNT];             /* elements of the family, of any kind: planner.programs */
+    VEC(uint16_t) ifaces[F_COUNT]; /* of the host: planner.answers */
+};
+
 struct pair;
 struct pair_use {
     struct pair *pair;
@@ -113,9 +118,8 @@ struct memo {
     VEC(struct pair_use) pairs;
 
     /* program */
-    struct nft_group *group;       /* NULL: nothing on this node */
-    bool counted[F_COUNT];         /* in planner.programs */
-    VEC(uint16_t) ifaces[F_COUNT]; /* counted in planner.answers */
+    struct nft_group *group; /* NULL: nothing on this node */
+    struct answers answers;
     struct problem_box *problem;
 
     bool gone;    /* in planner.removed */
@@ -151,6 +155,7 @@ void portmap_resolve(struct planner *p, struct memo *m);
 void portmap_program(struct planner *p, struct memo *m);
 /* Takes it out of what the node counts. */
 void portmap_withdraw(struct planner *p, struct memo *m);
+void answers_done(struct answers *a);
 bool portmap_has_interface(const struct memo *m, size_t i);
 bool portmap_asks_for(const struct portmap *pm, const char *interface);
 /* Whether accepting node i answers for the mapping, given that it is accepted. */

@@ -162,8 +162,7 @@ static void memo_free(struct memo *m)
     }
     nft_group_unref(m->group);
     vec_done(&m->pairs);
-    vec_done(&m->ifaces[F4]);
-    vec_done(&m->ifaces[F6]);
+    answers_done(&m->answers);
     free(m->service);
     free(m->owner);
     free(m);
@@ -248,10 +247,7 @@ static void begin_full(struct planner *p)
     conflict_reset(p);
     for (size_t i = 0; i < p->memos.n; i++) {
         struct memo *m = p->memos.v[i];
-        for (enum family_index f = F4; f < F_COUNT; f++) {
-            m->counted[f] = false;
-            m->ifaces[f].n = 0;
-        }
+        answers_done(&m->answers); /* of a host that may have changed */
         resolve_due(p, m);
     }
 }

@@ -142,7 +142,7 @@ static void answer_on(struct planner *p, struct memo *m, struct nft_group_builde
         any = true;
     }
     if (any)
-        vec_push(&m->ifaces[f], (uint16_t)iface);
+        vec_push(&m->answers.ifaces[f], (uint16_t)iface);
 }
 
 static void answer(struct planner *p, struct memo *m, struct nft_group_builder *b)
@@ -193,28 +193,33 @@ static bool count(uint32_t *n, bool add)
     return add ? !(*n)++ : !--(*n);
 }
 
-static void count_answers(struct planner *p, const struct memo *m, bool add)
+static void count_answers(struct planner *p, const struct answers *a, bool add)
 {
     for (enum family_index f = F4; f < F_COUNT; f++) {
-        if (m->counted[f])
+        if (a->any[f])
             p->answers_changed |= count(&p->programs[f], add);
-        for (size_t i = 0; i < m->ifaces[f].n; i++)
-            p->answers_changed |= count(&p->answers[f].v[m->ifaces[f].v[i]], add);
+        for (size_t i = 0; i < a->ifaces[f].n; i++)
+            p->answers_changed |= count(&p->answers[f].v[a->ifaces[f].v[i]], add);
     }
+}
+
+void answers_done(struct answers *a)
+{
+    vec_done(&a->ifaces[F4]);
+    vec_done(&a->ifaces[F6]);
+    *a = (struct answers){ 0 };
 }
 
 void portmap_withdraw(struct planner *p, struct memo *m)
 {
-    count_answers(p, m, false);
-    for (enum family_index f = F4; f < F_COUNT; f++) {
-        m->counted[f] = false;
-        m->ifaces[f].n = 0;
-    }
+    count_answers(p, &m->answers, false);
+    answers_done(&m->answers);
 }
 
 void portmap_program(struct planner *p, struct memo *m)
 {
-    portmap_withdraw(p, m);
+    struct answers old = m->answers;
+    m->answers = (struct answers){ 0 };
     struct nft_group *fresh = NULL;
     if (memo_accepted(m)) {
         struct nft_group_builder *b = nft_group_begin(m->owner);
@@ -227,7 +232,10 @@ void portmap_program(struct planner *p, struct memo *m)
         fresh = NULL;
     }
     for (enum family_index f = F4; f < F_COUNT; f++)
-        m->counted[f] = group_has_family(fresh, f);
+        m->answers.any[f] = group_has_family(fresh, f);
     memo_set_group(p, m, fresh);
-    count_answers(p, m, true);
+    /* The old after the new: what stays must not look as if it had gone. */
+    count_answers(p, &m->answers, true);
+    count_answers(p, &old, false);
+    answers_done(&old);
 }

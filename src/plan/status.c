@@ -141,7 +141,7 @@ static struct fact own_trouble(const struct planner *p, const struct memo *m, st
     if (!m->choice.t[F4].found && v6)
         return (struct fact){ "NodeNotReady", arena_printf(a, "node %s: IPv6 is not delivered: %s",
                                                            p->snap->node, v6) };
-    if (m->cls->self == m->serving && !m->ifaces[F4].n && !m->ifaces[F6].n)
+    if (m->cls->self == m->serving && !m->answers.ifaces[F4].n && !m->answers.ifaces[F6].n)
         return (struct fact){ "NodeNotReady",
                               arena_printf(a,
                                            "node %s: no interface asked for has an address of "

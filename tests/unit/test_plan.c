@@ -195,6 +195,32 @@ static void unchanged_mappings_keep_their_group(void **state)
     unload(&b);
 }
 
+static void a_change_of_one_endpoint_leaves_the_node_alone(void **state)
+{
+    (void)state;
+    struct bench b;
+    load(&b, "remote-landed", "edge-a");
+    const struct plan *first = plan_build(b.planner, &b.snap);
+    store_commit(b.store);
+    const struct object *old = store_get(b.store, KIND_ENDPOINTSLICE, "games", "game-ipv4");
+    struct endpoint_slice *s = object_new(KIND_ENDPOINTSLICE);
+    struct arena mem = s->o.mem;
+    *s = *(const struct endpoint_slice *)(const void *)old;
+    s->o.mem = mem;
+    s->endpoints = arena_new(&s->o.mem, struct endpoint);
+    s->endpoints[0] = ((const struct endpoint_slice *)(const void *)old)->endpoints[0];
+    s->endpoints[0].target_name = "pod-2";
+    store_upsert(b.store, &s->o);
+    look(&b);
+    const struct plan *second = plan_build(b.planner, &b.snap);
+    assert_ptr_equal(first->desired.links, second->desired.links);
+    assert_ptr_equal(first->desired.rules, second->desired.rules);
+    assert_int_equal(first->desired.n_groups, second->desired.n_groups);
+    for (size_t i = 0; i < first->desired.n_groups; i++)
+        assert_ptr_equal(first->desired.groups[i], second->desired.groups[i]);
+    unload(&b);
+}
+
 static bool opens(const struct plan *plan, const char *owner)
 {
     const struct nft_group *g = group_of(plan, owner);
@@ -236,6 +262,7 @@ int main(void)
         cmocka_unit_test(a_refusal_shows_in_what_needs_it),
         cmocka_unit_test(end_below_port_is_refused),
         cmocka_unit_test(unchanged_mappings_keep_their_group),
+        cmocka_unit_test(a_change_of_one_endpoint_leaves_the_node_alone),
         cmocka_unit_test(a_lane_is_free_when_its_holder_goes),
         cmocka_unit_test(a_slot_is_free_when_the_older_link_goes),
     };
