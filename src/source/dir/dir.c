@@ -57,10 +57,16 @@ static void purge(struct dir *d)
     int64_t now = clock_mono_us(), next = INT64_MAX;
     size_t i = 0;
     void *v;
+    if (!d->gone) /* a walk over all objects would take longer than the rest of a pass */
+        return;
+    d->gone = false;
     while (map_next(&d->entries, &i, NULL, NULL, &v)) {
         struct entry *e = v;
         struct err err;
-        if (!e->gone_us || e->claims || (!e->claimed && d->unknown))
+        if (!e->gone_us)
+            continue;
+        d->gone = true;
+        if (e->claims || (!e->claimed && d->unknown))
             continue;
         if (now - e->gone_us < GRACE_US) {
             next = e->gone_us + GRACE_US < next ? e->gone_us + GRACE_US : next;

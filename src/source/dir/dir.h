@@ -85,6 +85,7 @@ struct dir {
     bool unreadable;     /* DIR or the lock; noted */
     int64_t retry_us;    /* when to try again what could not be read or written, 0: nothing */
     int lock;            /* fd of .status/.lock, -1 */
+    bool gone;           /* some entry may have gone_us */
     struct watcher *watcher;
 };
 

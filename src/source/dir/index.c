@@ -167,6 +167,7 @@ static void resolve_unclaimed(struct dir *d, struct entry *e)
         free_entry(d, e);
     } else if (e->record && !e->gone_us && d->follow) {
         e->gone_us = clock_mono_us();
+        d->gone = true;
     }
 }
 

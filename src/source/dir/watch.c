@@ -8,8 +8,10 @@
 
 #include "source/dir/dir.h"
 
-/* Long enough for a burst to be one pass, short against the 50 ms promised. */
-#define SETTLE_MS 3
+/* What appears is read at once; what comes while a pass runs is the next one. A file that
+ * vanished may be about to be put back, as by an editor: short against the 50 ms promised. */
+#define VANISHED_MS 20
+#define APPEARED    (IN_CLOSE_WRITE | IN_MOVED_TO)
 
 enum watch_type {
     WATCH_FOLDER,     /* DIR or a folder in it */
@@ -33,6 +35,7 @@ struct watcher {
     int open;           /* handles not closed yet */
     struct map watches; /* wd -> struct watch */
     bool lost;          /* record folders must be watched anew */
+    bool appeared;      /* something did, among the events drained */
 };
 
 static void on_timer(uv_timer_t *timer)
@@ -47,9 +50,10 @@ static void on_event(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     struct dir *d = w->d;
+    w->appeared = false;
     watch_drain(d);
     if (d->dirty.n || d->records.n || d->rescan)
-        watch_schedule(d, SETTLE_MS);
+        watch_schedule(d, w->appeared ? 0 : VANISHED_MS);
 }
 
 void watch_schedule(struct dir *d, uint64_t ms)
@@ -229,6 +233,7 @@ void watch_drain(struct dir *d)
         for (char *p = buf; p < buf + n;) {
             const struct inotify_event *e = (const void *)p;
             take_event(d, e);
+            d->watcher->appeared |= !!(e->mask & APPEARED);
             p += sizeof(*e) + e->len;
         }
 }
