@@ -21,8 +21,9 @@ def write_atomically(path, text):
 class Manifests:
     """A manifest folder. Objects are created one second apart, in the order of their writing."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, epoch=EPOCH):
         self.directory = directory
+        self.epoch = epoch
         os.makedirs(directory, exist_ok=True)
         self._known = {}
         self._count = 0
@@ -36,7 +37,7 @@ class Manifests:
         key = (kind, namespace, name)
         if key not in self._known:
             self._count += 1
-            moment = EPOCH + datetime.timedelta(seconds=self._count)
+            moment = self.epoch + datetime.timedelta(seconds=self._count)
             self._known[key] = {"creationTimestamp": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
                                 "uid": str(uuid.UUID(int=self._count)), "generation": 0}
         meta = self._known[key]

@@ -25,8 +25,8 @@ class Packet:
     node: str
     interface: str
     outgoing: bool
-    source: str
-    target: str
+    source: tuple               # (address, port)
+    target: tuple
     protocol: int
     vni: int = None             # seen inside a VXLAN packet of this number
 
@@ -87,12 +87,12 @@ def parse(data, inner_vni=None, vxlan_ports=(4790,)):
         source, target = data[8:24], data[24:40]
     else:
         return []
-    found = [(str(ipaddress.ip_address(source)), str(ipaddress.ip_address(target)), protocol,
-              inner_vni)]
     body = data[size:]
+    ports = struct.unpack("!HH", body[:4]) if len(body) >= 4 else (None, None)
+    found = [((str(ipaddress.ip_address(source)), ports[0]),
+              (str(ipaddress.ip_address(target)), ports[1]), protocol, inner_vni)]
     if protocol == socket.IPPROTO_UDP and len(body) > VXLAN_HEADERS and inner_vni is None:
-        port = struct.unpack("!H", body[2:4])[0]
-        if port in vxlan_ports:
+        if ports[1] in vxlan_ports:
             vni = int.from_bytes(body[12:15], "big")
             found += parse(body[VXLAN_HEADERS:], vni)
     return found
@@ -167,12 +167,12 @@ class Witness:
                                        origin[2] == PACKET_OUTGOING, source, target, protocol,
                                        vni))
 
-    def between(self, address, protocol):
-        """The path of the packets from and to `address`, the client as the pod saw it."""
+    def path_of(self, client, protocol):
+        """The path of the packets from and to `client`, an (address, port) as the pod saw it."""
         number = {"tcp": socket.IPPROTO_TCP, "udp": socket.IPPROTO_UDP}[protocol]
         packets = sorted((p for p in self.packets if p.protocol == number), key=lambda p: p.time)
-        return Path(_steps(p for p in packets if p.source == address),
-                    _steps(p for p in packets if p.target == address))
+        return Path(_steps(p for p in packets if p.source == client),
+                    _steps(p for p in packets if p.target == client))
 
 
 def _steps(packets):

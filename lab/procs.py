@@ -65,24 +65,26 @@ class Processes:
             json.dump({"pid": child.pid, "start": start_time(child.pid), "argv": argv}, file)
         return child
 
-    def records(self):
-        """{label: {pid, start, argv}} of everything ever started and not stopped."""
-        found = {}
-        for name in sorted(os.listdir(self.directory)) if os.path.isdir(self.directory) else []:
-            with open(os.path.join(self.directory, name)) as file:
-                try:
-                    record = json.load(file)
-                except ValueError:      # whoever wrote it was killed half way
-                    record = {"pid": None}
-            found[name.removesuffix(".json")] = record
-        return found
+    def _read(self, label):
+        try:
+            with open(self._record(label)) as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return None
+        except ValueError:      # whoever wrote it was killed half way
+            return {"pid": None}
+
+    def labels(self):
+        """Everything ever started and not stopped."""
+        names = sorted(os.listdir(self.directory)) if os.path.isdir(self.directory) else []
+        return [name.removesuffix(".json") for name in names]
 
     def running(self, label):
         """The pid while the process runs, else None."""
         child = self.children.get(label)
         if child and child.poll() is not None:
             return None
-        record = self.records().get(label)
+        record = self._read(label)
         if record and record["pid"] and start_time(record["pid"]) == record["start"]:
             return record["pid"]
         return None
@@ -101,7 +103,7 @@ class Processes:
             os.unlink(self._record(label))
 
     def stop_all(self):
-        running = {label: self.running(label) for label in self.records()}
+        running = {label: self.running(label) for label in self.labels()}
         end_pids({pid: start_time(pid) for pid in running.values() if pid})
         for label in running:
             self.forget(label)

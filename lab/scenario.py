@@ -106,7 +106,7 @@ def perform(lab, case):
         with witness(lab.nodes()) as seen:
             probe = lab.probe(case.proto, case.address, case.port, source=case.source)
             seen.collect(0.02)
-        outcome = Outcome(case, probe, seen.between(case.peer, case.proto))
+        outcome = Outcome(case, probe, seen.path_of((case.peer, probe.source_port), case.proto))
         if case.firewall:
             other = lab.probe(case.proto, case.address, 3999, timeout=0.2)
             if other.error != "timeout":

@@ -138,7 +138,7 @@ def test_two_instances_do_not_meet_and_down_leaves_nothing(lab):
     with Lab(name=lab.name + "x") as other:
         assert other.probe("tcp", other.pod("a1").address(), 8080, source="edge-a").pod == "a1"
         state, namespace = other.state, other.ns("edge-a")
-        pids = [record["pid"] for record in other.processes.records().values()]
+        pids = [other.processes.running(label) for label in other.processes.labels()]
     assert not os.path.exists(state) and not os.path.exists(f"/run/netns/{namespace}")
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
     assert lab.probe("tcp", lab.pod("a1").address(), 8080, source="edge-a").pod == "a1"

@@ -88,7 +88,8 @@ def test_an_interface_that_is_missing_and_then_appears(cluster):
     cluster.public({"edge-a": ["enp1s0", "lan0"]})
     cluster.service("web", ["a1"], [("main", "TCP", 8080)])
     cluster.portmap("web", "tcp", 3000)
-    assert "lan0" in cluster.refused_with("web", "Programmed", "NodeNotReady")
+    wait_until(lambda: "lan0" in cluster.refused_with("web", "Programmed", "NodeNotReady"), 5,
+               "the message to name the interface")
     row = cluster.status.node_row("public", "edge-a")
     assert row["ready"] is False and row["message"] == "interface lan0 not present"
     edge.add_link("lan0", ["192.0.2.65/28"], "client", "lan", ["192.0.2.66/28"])

@@ -1,5 +1,6 @@
 """What the tests share: a cluster's objects, its agents, and looks into the nodes' kernels."""
 
+import concurrent.futures
 import contextlib
 import json
 
@@ -11,6 +12,12 @@ EDGE, EDGE6 = "203.0.113.9", "2001:db8:113::9"
 CLIENT, CLIENT6 = "198.51.100.7", "2001:db8:51::7"
 HOME_C = "192.0.2.22"                  # worker-c as the outside dials it
 NAMESPACE = "games"
+
+
+def at_once(function, items):
+    """Calls the function for all items at the same time; raises what the first raised."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return list(pool.map(function, items))
 
 
 class World:
@@ -41,20 +48,21 @@ class World:
 
     def check_agents(self):
         """Every agent still running ends cleanly and no sanitizer has complained."""
-        for agent in self.agents():
+        def check(agent):
             if agent.returncode not in (None, 0):
                 raise AssertionError(f"{agent.node}: the agent ended with {agent.returncode}:\n"
                                      f"{agent.log()[-4000:]}")
             if agent.pid:
                 assert agent.stop() == 0, f"{agent.node}: SIGTERM:\n{agent.log()[-4000:]}"
             agent.check_sanitizer()
+        at_once(check, self.agents())
 
     def close(self):
-        for agent in self.agents():
+        def end(agent):
             agent.kill()
             self.cleanup(agent.node)
-        for agent in self.agents():
             agent.clear_log()
+        at_once(end, self.agents())
 
     def portolan(self, node, *arguments, check=True):
         """Runs the program on a node."""
@@ -147,7 +155,6 @@ def agent_logs(lab):
 @contextlib.contextmanager
 def a_world(lab, binary, source):
     """A World whose agents must end cleanly and whose cleanup must leave nothing."""
-    remove_leftovers(lab)
     lab.flush_conntrack()
     world = World(lab, binary, source)
     try:
@@ -160,7 +167,8 @@ def a_world(lab, binary, source):
     finally:
         world.close()
         left = leftovers(lab)
-        remove_leftovers(lab)
+        if left:
+            remove_leftovers(lab)
     assert left == {}, "cleanup left something behind"
 
 
@@ -247,7 +255,8 @@ def owned(node):
 
 def leftovers(lab):
     """{node: what of ours is there} for nodes that hold anything."""
-    return {node.name: held for node in lab.nodes() if (held := owned(node))}
+    nodes = lab.nodes()
+    return {node.name: held for node, held in zip(nodes, at_once(owned, nodes)) if held}
 
 
 def remove_leftovers(lab):
