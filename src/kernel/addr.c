@@ -12,8 +12,16 @@ static int addr_cmp(const void *have, const void *want)
 
 static bool addr_equal(const void *have, const void *want)
 {
-    return ((const struct rtnl_addr *)have)->d.prefix_len ==
-           ((const struct desired_addr *)want)->prefix_len;
+    const struct rtnl_addr *h = have;
+    return !h->odd && h->d.prefix_len == ((const struct desired_addr *)want)->prefix_len;
+}
+
+/* An IPv6 address keeps waiting for its duplicate detection: that one is made anew. */
+static bool addr_in_place(const void *have, const void *want)
+{
+    const struct rtnl_addr *h = have;
+    return h->d.ip.family == IP_V4 &&
+           h->d.prefix_len == ((const struct desired_addr *)want)->prefix_len;
 }
 
 static void addr_text(const void *want, struct buf *out)
@@ -23,6 +31,12 @@ static void addr_text(const void *want, struct buf *out)
     buf_printf(out, "address %s/%u dev %s", ip_format(&a->ip, ip), a->prefix_len, a->ifname);
 }
 
+static void addr_note(const void *have, struct buf *out)
+{
+    if (((const struct rtnl_addr *)have)->odd)
+        buf_puts(out, " (not permanent, or tested for duplicates)");
+}
+
 struct addr_dump {
     struct rtnl *r;
     struct rtnl_known *into;
@@ -30,7 +44,11 @@ struct addr_dump {
 
 static int on_addr(const struct nlmsghdr *m, void *user)
 {
-    static const struct nl_policy policy[] = { [IFA_ADDRESS] = NL_IP, [IFA_LOCAL] = NL_IP };
+    static const struct nl_policy policy[] = {
+        [IFA_ADDRESS] = NL_IP,
+        [IFA_LOCAL] = NL_IP,
+        [IFA_FLAGS] = NL_U32,
+    };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
     struct addr_dump *d = user;
     if (m->nlmsg_type != RTM_NEWADDR ||
@@ -44,6 +62,9 @@ static int on_addr(const struct nlmsghdr *m, void *user)
     a.d.ifname = l->d.name;
     a.d.prefix_len = ifa->ifa_prefixlen;
     a.ifindex = l->ifindex;
+    uint32_t flags = tb[IFA_FLAGS] ? mnl_attr_get_u32(tb[IFA_FLAGS]) : ifa->ifa_flags;
+    uint32_t usual = IFA_F_PERMANENT | (a.d.ip.family == IP_V6 ? IFA_F_NODAD : 0);
+    a.odd = (flags & usual) != usual;
     rtnl_known_push(d->into, &a, sizeof(a));
     return 0;
 }
@@ -97,10 +118,20 @@ static int addr_add(struct rtnl *r, const void *want, void *ret_have, struct err
     return 0;
 }
 
+static int addr_change(struct rtnl *r, const void *have, const void *want, void *ret_have,
+                       struct err *err)
+{
+    (void)have;
+    return addr_add(r, want, ret_have, err);
+}
+
 static int addr_del(struct rtnl *r, const void *have, struct err *err)
 {
     const struct rtnl_addr *h = have;
     int e = rtnl_talk(r, addr_msg(r, RTM_DELADDR, 0, h->ifindex, &h->d), err);
+    /* With its last IPv4 address the kernel takes a device's IPv4 routes. */
+    if (h->d.ip.family == IP_V4)
+        r->dumped = false;
     return rtnl_gone(e) ? 0 : e;
 }
 
@@ -109,8 +140,11 @@ const struct rtnl_kind rtnl_addr_kind = {
     .owner_at = offsetof(struct desired_addr, owner),
     .cmp = addr_cmp,
     .equal = addr_equal,
+    .in_place = addr_in_place,
     .text = addr_text,
+    .note = addr_note,
     .dump = addr_dump,
     .add = addr_add,
+    .change = addr_change,
     .del = addr_del,
 };

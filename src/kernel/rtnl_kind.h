@@ -24,6 +24,7 @@ struct rtnl_link {
 struct rtnl_addr {
     struct desired_addr d;
     int ifindex;
+    bool odd; /* ends by itself, or waits for duplicate detection */
 };
 struct rtnl_route {
     struct desired_route d;
