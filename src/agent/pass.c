@@ -53,8 +53,8 @@ static bool observe_host(struct pass *p, bool *ret_failed)
         *ret_failed = true;
         return false;
     }
-    p->host[next].forwarding4_error = p->forwarding4_error;
-    p->host[next].forwarding6_error = p->forwarding6_error;
+    p->host[next].forwarding4_error = arena_strdup(&p->host_mem[next], p->forwarding4_error);
+    p->host[next].forwarding6_error = arena_strdup(&p->host_mem[next], p->forwarding6_error);
     if (p->host_observed && host_equal(&p->host[p->host_now], &p->host[next]))
         return false;
     p->host_now = next;

@@ -88,11 +88,19 @@ static bool label_eq(const struct label *a, const struct label *b)
 }
 DEFINE_ARRAY_EQ(label_eq, struct label)
 
+/* Kinds whose status a node writes; of the others a new resourceVersion alone (a kubelet's
+ * heartbeat, say) is no change. */
+static bool is_written(enum object_kind kind)
+{
+    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS;
+}
+
 static bool meta_eq(const struct meta *a, const struct meta *b)
 {
+    if (is_written(a->kind) && !str_eq(a->resource_version, b->resource_version))
+        return false;
     return a->kind == b->kind && str_eq(a->ns, b->ns) && str_eq(a->name, b->name) &&
-           str_eq(a->uid, b->uid) && str_eq(a->resource_version, b->resource_version) &&
-           a->generation == b->generation && a->creation == b->creation &&
+           str_eq(a->uid, b->uid) && a->generation == b->generation && a->creation == b->creation &&
            ARRAY_EQ(&a->labels, &b->labels, v, n, label_eq) &&
            ARRAY_EQ(&a->annotations, &b->annotations, v, n, label_eq);
 }

@@ -225,7 +225,8 @@ void *object_new(enum object_kind kind);
 void *object_new_sized(enum object_kind kind, size_t bytes);
 /* Accepts NULL. */
 void object_free(struct object *o);
-/* Same content in every field the planner can see (resource_version included, uid too). */
+/* Same content in every field the planner can see, uid too; resource_version only for the kinds
+ * whose status we write. */
 bool object_equal(const struct object *a, const struct object *b);
 
 bool portmap_status_equal(const struct portmap_status *a, const struct portmap_status *b);

@@ -188,7 +188,7 @@ def listing(node, kind, name):
 
 def elements(node, name):
     """The elements of one of our sets or maps; none when it is not there."""
-    kind = "map" if name.startswith(("target", "linkmark", "edgemark")) else "set"
+    kind = "map" if name.startswith(("target", "replymark")) else "set"
     return (listing(node, kind, name) or {}).get("elem", [])
 
 
