@@ -1,0 +1,40 @@
+/* A table of ours in a real kernel, for the tests of the nftables back end. The witness is the
+ * nft tool. */
+#pragma once
+
+#include "kernel/nft.h"
+#include "plan/plan.h"
+
+extern struct nl_port *port; /* a fake one that stands before the kernel's */
+extern struct report report;
+extern struct err err;
+
+/* A new port, rid of the faults that were prepared. */
+void renew_port(void);
+/* A namespace and a port, for the whole group of tests. */
+int world_setup(void **state);
+int world_teardown(void **state);
+
+struct world {
+    struct nft_group *groups[8]; /* by owner */
+    size_t n;
+    struct nft *nft;
+};
+/* In an empty kernel: the node's group, a mapped TCP port, a UDP range, a refused UDP port. */
+void world_init(struct world *w);
+void world_done(struct world *w);
+void replace(struct world *w, size_t i, struct nft_group *g);
+/* nft_sync(), which must succeed, into a fresh report. */
+void apply(struct world *w, bool audit);
+
+/* A mapping of 203.0.113.9 to a pod, whose port is one more; refused when the pod is NULL; a
+ * range when end is above first. */
+struct nft_group *mapping(const char *owner, enum l4proto proto, uint16_t first, uint16_t end,
+                          const char *pod);
+struct ip ip_of(const char *text);
+
+/* The table as nft lists it, without counters. */
+const char *listing(void);
+bool kernel_has(const char *text);
+/* Another agent that reads the kernel finds it as wanted. */
+void assert_in_kernel(struct nft_group *const *groups, size_t n);
