@@ -17,12 +17,16 @@ struct nft;
 struct nft *nft_new(struct nl_port *port, const struct nft_table *table);
 void nft_free(struct nft *n);
 
-/* Makes the kernel match. 0 when the kernel was reached (refused elements are in the
- * report, per owner), -errno when nothing could be done at all. */
+/* Makes the kernel match; `groups` are sorted by owner, and a key belongs to one of them (of two,
+ * the first owner has it and the other is refused). 0 when the kernel was reached, -errno when
+ * nothing could be done at all; the next call then reads the kernel first. A group with an
+ * element the kernel refuses is in the report and whole out of the kernel, its former version
+ * too: half a mapping could lead to a pod that is gone. Every call tries it again. */
 int nft_sync(struct nft *n, struct nft_group *const *groups, size_t n_groups, bool audit,
              struct report *report, struct err *err);
 /* The UDP flow keys the last sync added, changed or deleted, with where they lead now: for
- * conntrack. Valid until the next sync. */
+ * conntrack. The first sync, and one whose answer was lost, tell every wanted flow: what a
+ * predecessor left undone is unknown. Valid until the next sync. */
 size_t nft_udp_changes(const struct nft *n, const struct flow_target **ret);
 
 /* True when the kernel's ruleset generation moved since our last own commit: somebody
