@@ -49,7 +49,7 @@ struct label_list {
     uint32_t n;
 };
 
-struct meta {
+struct meta { /* Service, EndpointSlice: only kind, ns and name; nobody reads the rest */
     enum object_kind kind;
     const char *ns; /* "" for cluster-scoped kinds */
     const char *name;

@@ -360,7 +360,7 @@ static int decode_into(struct decoder *d, const struct doc *doc, struct object *
     d->mem = &o->mem;
     d->path_n = 0;
     int r = decode_shape(d, doc->root, o, shape_of_kind[doc->kind]);
-    if (!r)
+    if (!r && strcmp(o->meta.ns, doc->ns))
         o->meta.ns = *doc->ns ? arena_strdup(&o->mem, doc->ns) : "";
     return r;
 }

@@ -16,23 +16,37 @@
 
 /* ---- metadata ---- */
 
+#define META_NAME                                                                                \
+    {                                                                                            \
+        "name", FIELD_STRING, AT(struct meta, name), .flags = REQUIRED, .check = check_subdomain \
+    }
+#define META_NAMESPACE                                                       \
+    {                                                                        \
+        "namespace", FIELD_STRING, AT(struct meta, ns), .check = check_label \
+    }
 static const struct field meta_fields[] = {
     { "annotations", FIELD_PAIRS, AT(struct meta, annotations.v), N(struct meta, annotations.n) },
     { "creationTimestamp", FIELD_TIME, AT(struct meta, creation) },
     { "generation", FIELD_INT, AT(struct meta, generation), .max = INT64_MAX },
     { "labels", FIELD_PAIRS, AT(struct meta, labels.v), N(struct meta, labels.n) },
-    { "name", FIELD_STRING, AT(struct meta, name), .flags = REQUIRED, .check = check_subdomain },
-    { "namespace", FIELD_STRING, AT(struct meta, ns), .check = check_label },
+    META_NAME,
+    META_NAMESPACE,
     { "resourceVersion", FIELD_STRING, AT(struct meta, resource_version) },
     { "uid", FIELD_STRING, AT(struct meta, uid) },
     END,
 };
 static const struct shape meta_shape = { meta_fields, 0, NULL };
 
-#define METADATA                                                                   \
-    {                                                                              \
-        "metadata", FIELD_OBJECT, .offset = offsetof(struct object, meta),         \
-                                  .flags = REQUIRED | ALWAYS, .shape = &meta_shape \
+/* Of the kinds there are most of, only what is read is kept: their labels and annotations can
+ * be larger than all the rest. */
+static const struct field name_fields[] = { META_NAME, META_NAMESPACE, END };
+static const struct shape name_shape = { name_fields, 0, NULL };
+
+#define METADATA METADATA_OF(meta_shape)
+#define METADATA_OF(name_of_shape)                                                    \
+    {                                                                                 \
+        "metadata", FIELD_OBJECT, .offset = offsetof(struct object, meta),            \
+                                  .flags = REQUIRED | ALWAYS, .shape = &name_of_shape \
     }
 
 /* ---- Node ---- */
@@ -128,7 +142,7 @@ static const struct field service_spec_fields[] = {
 };
 static const struct shape service_spec_shape = { service_spec_fields, 0, NULL };
 static const struct field service_fields[] = {
-    METADATA,
+    METADATA_OF(name_shape),
     { "spec", FIELD_OBJECT, .shape = &service_spec_shape },
     END,
 };
@@ -183,10 +197,25 @@ static const struct field endpoint_port_fields[] = {
 static const struct shape endpoint_port_shape = { endpoint_port_fields,
                                                   sizeof(struct endpoint_port), NULL };
 
+static const struct field slice_labels_fields[] = {
+    { "kubernetes.io/service-name", FIELD_STRING, AT(struct endpoint_slice, service) },
+    END,
+};
+static const struct shape slice_labels_shape = { slice_labels_fields, 0, NULL };
+/* The base of these is the object itself: its metadata comes first. */
+_Static_assert(offsetof(struct endpoint_slice, o.meta) == 0, "labels are set through meta");
+static const struct field slice_meta_fields[] = {
+    { "labels", FIELD_OBJECT, .shape = &slice_labels_shape },
+    META_NAME,
+    META_NAMESPACE,
+    END,
+};
+static const struct shape slice_meta_shape = { slice_meta_fields, 0, NULL };
+
 static const struct field slice_fields[] = {
     { "addressType", FIELD_ENUM, AT(struct endpoint_slice, family), .flags = REQUIRED,
       .names = families },
-    METADATA,
+    METADATA_OF(slice_meta_shape),
     { "endpoints", FIELD_LIST, AT(struct endpoint_slice, endpoints),
       N(struct endpoint_slice, n_endpoints), .shape = &endpoint_shape },
     { "ports", FIELD_LIST, AT(struct endpoint_slice, ports), N(struct endpoint_slice, n_ports),
@@ -194,15 +223,7 @@ static const struct field slice_fields[] = {
     END,
 };
 
-static void finish_slice(void *base, uint32_t seen)
-{
-    (void)seen;
-    struct endpoint_slice *s = base;
-    s->service = label_value(&s->o.meta.labels, "kubernetes.io/service-name");
-}
-
-static const struct shape slice_shape = { slice_fields, sizeof(struct endpoint_slice),
-                                          finish_slice };
+static const struct shape slice_shape = { slice_fields, sizeof(struct endpoint_slice), NULL };
 
 /* ---- metav1.Condition ---- */
 
