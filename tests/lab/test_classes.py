@@ -228,11 +228,15 @@ def test_an_edge_whose_default_leads_into_the_mesh_still_answers(cluster):
         cluster.sees_client(proto, HOME_C, 3100, "b1")
 
 
-def test_one_client_port_dials_two_edges_at_once(cluster):
+@pytest.mark.parametrize("proto", ["tcp", "udp"])
+def test_one_client_port_dials_two_edges_at_once(cluster, proto):
     """Multi: each answer goes back by the link its flow came in by."""
     cluster.public({"edge-a": ["enp1s0"], "worker-c": ["enp1s0"]}, servingMode="Multi")
-    for proto in ("tcp", "udp"):
-        cluster.expose(proto, ["b1"], proto, 3000)
-        for address in (EDGE, HOME_C, EDGE, HOME_C):
-            found = cluster.lab.probe(proto, address, 3000, source_port=45100)
-            assert found.answered and found.reply_matches and found.peer == CLIENT, found
+    cluster.expose("web", ["b1"], proto, 3000)
+    streams = [cluster.lab.stream(proto, address, 3000, push=True, source_port=45100)
+               for address in (EDGE, HOME_C)]
+    for stream in streams:
+        stream.wait_answer()
+    for stream in streams:
+        report = stream.stop()
+        assert report.nothing_lost and report.peers == [CLIENT], report

@@ -62,3 +62,13 @@ def test_the_pods_own_port_still_answers_the_mesh(cluster, host_pod, lab):
     cluster.expose("web", [pod], "tcp", 3000, target=9090)
     found = lab.probe("tcp", pod.address(), 9090, source="edge-a")
     assert (found.pod, found.peer) == (pod.name, lab.mesh_address("edge-a"))
+
+
+@pytest.mark.parametrize("proto", ["tcp", "udp"])
+def test_a_port_that_is_dialled_where_the_pod_listens(cluster, host_pod, lab, proto):
+    """Address and port of the mapping are the pod's own: there is nothing to translate."""
+    pod = host_pod("edge-a")
+    cluster.public({"edge-a": ["wt0"]})
+    cluster.expose("web", [pod], proto, 9090, target=9090)
+    cluster.sees_client(proto, pod.address(), 9090, pod.name, source="worker-c",
+                        peer=lab.mesh_address("worker-c"))

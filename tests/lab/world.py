@@ -44,6 +44,8 @@ class World:
         for agent in self.agents():
             agent.clear_log()
             agent.start(self.binary, self.source)
+        for agent in self.agents():
+            agent.wait_log("event=starting")
         return self
 
     def check_agents(self):
@@ -53,7 +55,8 @@ class World:
                 raise AssertionError(f"{agent.node}: the agent ended with {agent.returncode}:\n"
                                      f"{agent.log()[-4000:]}")
             if agent.pid:
-                assert agent.stop() == 0, f"{agent.node}: SIGTERM:\n{agent.log()[-4000:]}"
+                code = agent.stop()
+                assert code == 0, f"{agent.node}: SIGTERM: {code}:\n{agent.log()[-4000:]}"
             agent.check_sanitizer()
         at_once(check, self.agents())
 
