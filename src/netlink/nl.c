@@ -274,10 +274,11 @@ static int dump_once(struct nl_port *p, struct inbox *in, struct nlmsghdr *msg,
     while (!d.done) {
         /* The kernel makes the next part inside recvmsg; after a loss the end may be lost too. */
         ssize_t n = receive(p, in, d.again ? DRAIN_MS : TIMEOUT_MS);
+        if (n == -EAGAIN && d.again)
+            break;
         if (n == -EAGAIN)
-            return d.again ? -EAGAIN
-                           : err_set(err, ETIMEDOUT, "the kernel did not end a dump within %d s",
-                                     TIMEOUT_MS / 1000);
+            return err_set(err, ETIMEDOUT, "the kernel did not end a dump within %d s",
+                           TIMEOUT_MS / 1000);
         if (n == -ENOBUFS || n == -EMSGSIZE) {
             d.again = true;
             if (n == -EMSGSIZE && in->cap < RECV_MAX) {

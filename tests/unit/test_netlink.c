@@ -185,6 +185,13 @@ static void dump_that_is_always_disturbed_is_an_error(void **state)
     assert_int_equal(dump(p, &s, &err), -EAGAIN);
     assert_int_equal(s.v.n, 0);
     nl_close(p);
+    p = port_with_dump(1);
+    memset(&err, 0, sizeof(err));
+    fake_fail_recv(p, 0, 100000, ENOBUFS);
+    assert_int_equal(dump(p, &s, &err), -EAGAIN);
+    assert_string_equal(err.text,
+                        "other changes interrupted every attempt to read the kernel's tables");
+    nl_close(p);
 }
 
 static void dump_without_an_end_is_an_error(void **state)
