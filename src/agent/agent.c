@@ -34,9 +34,11 @@ struct agent {
     uv_poll_t route_poll, nft_poll;
     uv_signal_t sigterm, sigint, sighup;
     bool synced;
+    bool node_seen, node_missed; /* our Node object was there once; it was waited for */
 };
 
 static void on_pass(uv_timer_t *t);
+static unsigned look(struct agent *a);
 
 /* The next pass runs in this turn of the loop, or when an audit is allowed again. */
 static void request(struct agent *a, unsigned needs)
@@ -55,18 +57,34 @@ static void on_retry(uv_timer_t *t)
     request(t->data, PASS_HOST);
 }
 
+/* A node nobody has heard of is most likely a wrong --node: planning for it would take away
+ * everything. Once it was there, its removal counts. */
+static bool node_exists(struct agent *a)
+{
+    if (a->node_seen || store_get(a->pass.store, KIND_NODE, "", a->pass.node)) {
+        a->node_seen = true;
+        return true;
+    }
+    if (!a->node_missed)
+        log_error("event=waiting for=%s text=%s", log_quote(a->pass.node),
+                  log_quote("the source has no Node object of this name; nothing is changed until "
+                            "it has, or --node is set right"));
+    a->node_missed = true;
+    return false;
+}
+
 static void on_pass(uv_timer_t *t)
 {
     struct agent *a = t->data;
     struct source *source = a->pass.source;
     /* No rule is written, and none removed, before every needed object was seen. */
-    if (!source->ops->synced(source))
+    if (!source->ops->synced(source) || !node_exists(a))
         return;
     if (!a->synced) {
         a->synced = true;
         a->needs = PASS_ALL;
     }
-    unsigned needs = a->needs;
+    unsigned needs = a->needs |= look(a);
     uint64_t now = uv_now(&a->loop);
     if (a->audit_allowed_at > now) /* an object changed while an audit waits its turn */
         needs &= ~(unsigned)(PASS_AUDIT_RTNL | PASS_AUDIT_NFT);
@@ -101,24 +119,32 @@ static void on_audit(uv_timer_t *t)
     request(t->data, PASS_ALL);
 }
 
-static void on_kernel(uv_poll_t *poll, int status, int events)
+/* What others did since the last look; a set of enum pass_need. */
+static unsigned look(struct agent *a)
 {
-    (void)status;
-    (void)events;
-    struct agent *a = poll->data;
     unsigned seen = monitor_read(a->monitor), needs = 0;
     if (seen & MONITOR_HOST)
         needs |= PASS_HOST;
     if (seen & MONITOR_OURS)
         needs |= PASS_AUDIT_RTNL;
-    if ((seen & MONITOR_NFT) && nft_foreign_change(a->pass.nft)) {
-        needs |= PASS_AUDIT_NFT;
-        a->pass.metrics.foreign_changes++;
-    }
     if (seen & MONITOR_LOST)
         needs |= PASS_ALL;
+    if (seen & MONITOR_NFT) {
+        needs |= PASS_AUDIT_NFT;
+        a->pass.metrics.foreign_changes++;
+    } else if (seen & MONITOR_GEN) {
+        nft_accept_generation(a->pass.nft);
+    }
+    return needs;
+}
+
+static void on_kernel(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    unsigned needs = look(poll->data);
     if (needs)
-        request(a, needs);
+        request(poll->data, needs);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
@@ -173,6 +199,11 @@ static bool tell_ready(void *user, struct buf *out)
                       "has\n");
         return false;
     }
+    if (!a->node_seen) {
+        buf_printf(out, "node: the source has no Node object %s; the kernel keeps what it has\n",
+                   a->pass.node);
+        return false;
+    }
     return pass_ready(&a->pass, out);
 }
 
@@ -210,7 +241,7 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
     if (!r)
         r = pass_open(&a->pass, err);
     if (!r)
-        r = monitor_open(&a->monitor, err);
+        r = monitor_open(a->pass.nft_port->portid, &a->monitor, err);
     if (r)
         return r;
     poll_fd(a, &a->route_poll, monitor_fd_route(a->monitor));
@@ -255,7 +286,7 @@ static void stop(struct agent *a)
 int agent_run(const struct agent_options *opt, struct err *err)
 {
     int lock;
-    int r = lock_take(opt->state_dir, &lock, err);
+    int r = lock_take(&lock, err);
     if (r)
         return r;
     struct agent *a = xcalloc(1, sizeof(*a));

@@ -1,47 +1,45 @@
 #include "agent/lock.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+#include <stddef.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-int lock_take(const char *state_dir, int *ret_fd, struct err *err)
+static const struct sockaddr_un name = { .sun_family = AF_UNIX, .sun_path = "\0portolan-agent" };
+/* The name is its bytes, the first of them NUL; no NUL ends it. */
+#define NAME_LEN \
+    ((socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof("\0portolan-agent") - 1))
+
+/* The process that listens on the name; 0 when it cannot be told. */
+static int holder(void)
 {
-    if (mkdir(state_dir, 0755) && errno != EEXIST)
-        return err_set(err, errno, "state directory %s: %s; create its parent or give --state-dir",
-                       state_dir, strerror(errno));
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/lock", state_dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    struct ucred peer = { 0 };
+    socklen_t len = sizeof(peer);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return err_set(err, errno, "%s: %s", path, strerror(errno));
-    char pid[32] = "";
-    if (flock(fd, LOCK_EX | LOCK_NB)) {
-        ssize_t n = read(fd, pid, sizeof(pid) - 1);
-        close(fd);
-        pid[n > 0 ? n : 0] = 0;
-        pid[strcspn(pid, "\n")] = 0;
-        return err_set(err, EBUSY,
-                       "another agent (pid %s) runs with state directory %s; stop it first",
-                       *pid ? pid : "unknown", state_dir);
-    }
-    int n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
-    if (ftruncate(fd, 0) || write(fd, pid, (size_t)n) != n) {
-        int e = errno;
-        close(fd);
-        return err_set(err, e, "%s: %s", path, strerror(e));
-    }
-    *ret_fd = fd;
-    return 0;
+        return 0;
+    if (connect(fd, (const struct sockaddr *)&name, NAME_LEN) ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+        peer.pid = 0;
+    close(fd);
+    return peer.pid;
 }
 
-void lock_remove(const char *state_dir)
+int lock_take(int *ret_fd, struct err *err)
 {
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/lock", state_dir);
-    unlink(path);
-    rmdir(state_dir);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return err_set(err, errno, "lock: %s", strerror(errno));
+    if (!bind(fd, (const struct sockaddr *)&name, NAME_LEN) && !listen(fd, 1)) {
+        *ret_fd = fd;
+        return 0;
+    }
+    int e = errno;
+    close(fd);
+    if (e != EADDRINUSE)
+        return err_set(err, e, "lock: %s", strerror(e));
+    return err_set(err, EBUSY, "another agent or cleanup (pid %d) runs on this node; stop it first",
+                   holder());
 }

@@ -1,10 +1,9 @@
-/* One agent per state directory, and no cleanup beside a running one. */
+/* One agent per node, and no cleanup beside a running one. A node's kernel state is that of a
+ * network namespace, so the lock is an abstract socket name, which every network namespace has
+ * of its own and the kernel frees with the process, however it ends. */
 #pragma once
 
 #include "base/err.h"
 
-/* Creates the directory when needed and takes STATE_DIR/lock, which the kernel frees with the
- * process, however it ends. *ret_fd is to be closed. -EBUSY names the pid that holds it. */
-int lock_take(const char *state_dir, int *ret_fd, struct err *err);
-/* Removes the lock file and, when it is empty, the directory: for cleanup, at its end. */
-void lock_remove(const char *state_dir);
+/* *ret_fd is to be closed. -EBUSY names the pid of the agent that holds it. */
+int lock_take(int *ret_fd, struct err *err);

@@ -222,6 +222,8 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     store_snapshot(p->store, &snap);
     if (host_news)
         snap.changes_known = false;
+    /* Nothing is new but the kernel: what is done then undoes what somebody else did. */
+    bool mends = snap.changes_known && !snap.n_changes && !host_news;
     const struct plan *plan = plan_build(p->planner, &snap);
     int64_t planned = clock_mono_us();
     int r = apply(p, &plan->desired, needs, &p->failure);
@@ -238,11 +240,10 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     notes_end(&p->notes);
     const struct report *rep = &p->report;
     if (rep->adds || rep->changes || rep->deletes)
-        log_info(
-            "event=applied adds=%zu changes=%zu deletes=%zu bytes=%zu refused=%zu plan_us=%lld "
-            "apply_us=%lld",
-            rep->adds, rep->changes, rep->deletes, rep->bytes, rep->refusals.n,
-            (long long)(planned - start), (long long)(applied - planned));
+        log_info("event=%s adds=%zu changes=%zu deletes=%zu bytes=%zu refused=%zu plan_us=%lld "
+                 "apply_us=%lld",
+                 mends ? "mended" : "applied", rep->adds, rep->changes, rep->deletes, rep->bytes,
+                 rep->refusals.n, (long long)(planned - start), (long long)(applied - planned));
     metrics_observe(&p->metrics.plan, planned - start);
     metrics_observe(&p->metrics.apply, applied - planned);
     metrics_apply(&p->metrics, rep);

@@ -48,7 +48,8 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
                                        .cni_vxlan_port = port,
                                        .audit_seconds = audit };
     struct err err = { 0 };
-    return agent_run(&opt, &err) ? cli_fail(err.text) : CLI_DONE;
+    int r = agent_run(&opt, &err);
+    return r ? cli_fail_kernel(r, err.text) : CLI_DONE;
 }
 
 const struct cli_command cmd_agent = {
@@ -61,7 +62,7 @@ const struct cli_command cmd_agent = {
             { 0, "source", "dir:DIR", "folder of manifests", "", false },
             { 0, "features", "LIST", "features to run, comma separated", "portmap", false },
             { 0, "log-level", "LEVEL", "error, warn, info or debug", "info", false },
-            { 0, "state-dir", "DIR", "lock and remembered sysctls", "/run/portolan", false },
+            { 0, "state-dir", "DIR", "remembers sysctls as they were", "/run/portolan", false },
             { 0, "cni-vxlan-port", "PORT", "UDP port of the CNI's own VXLAN", "8472", false },
             { 0, "metrics-address", "IP:PORT", "health and metrics over HTTP, or none",
               "127.0.0.1:10266", false },

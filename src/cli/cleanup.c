@@ -43,16 +43,14 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
     struct buf out = { 0 };
     int lock = -1;
     /* A running agent would put everything back. */
-    int r = dry_run ? 0 : lock_take(state_dir, &lock, &err);
+    int r = dry_run ? 0 : lock_take(&lock, &err);
     if (!r)
         r = remove_all(state_dir, dry_run, &out, &err);
     fputs(buf_str(&out), stdout);
-    if (!r && !dry_run)
-        lock_remove(state_dir);
     if (lock >= 0)
         close(lock);
     buf_done(&out);
-    return r ? cli_fail(err.text) : CLI_DONE;
+    return r ? cli_fail_kernel(r, err.text) : CLI_DONE;
 }
 
 const struct cli_command cmd_cleanup = {

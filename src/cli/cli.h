@@ -35,6 +35,8 @@ int cli_number(const struct cli_command *cmd, const char *name, unsigned min, un
                unsigned *ret);
 /* "portolan: TEXT" on stderr; returns CLI_FAILED. */
 int cli_fail(const char *text);
+/* The same for -errno of the kernel: a lack of rights is said so. */
+int cli_fail_kernel(int error, const char *text);
 /* The same with a hint at --help; returns CLI_USAGE. */
 int cli_usage(const struct cli_command *cmd, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -44,8 +44,9 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
     struct err err = { 0 };
     int r = planned_make(&p, cmd, "");
     if (!r) {
-        if (compare(&p.plan->desired, &out, &err))
-            r = cli_fail(err.text);
+        int e = compare(&p.plan->desired, &out, &err);
+        if (e)
+            r = cli_fail_kernel(e, err.text);
         else
             r = p.world.errors ? CLI_FAILED : CLI_DONE;
         fputs(buf_str(&out), stdout);

@@ -62,6 +62,17 @@ static const char *published_text(struct arena *a, const struct portmap_status *
     return text;
 }
 
+/* Why it does not answer: the first condition that does not hold says it. */
+static const char *message_text(const struct condition_list *l, const char *const *types, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct condition *c = condition_find(l, types[i]);
+        if (c && c->status != TRI_TRUE)
+            return c->message;
+    }
+    return "";
+}
+
 static void portmap_row(struct text_table *t, const struct query *q, const struct portmap *pm)
 {
     struct arena *a = &t->mem;
@@ -82,6 +93,8 @@ static void portmap_row(struct text_table *t, const struct query *q, const struc
         cells[n++] = published_text(a, &pm->status);
         cells[n++] = pm->status.has_endpoint ? pm->status.endpoint_address : "<none>";
         cells[n++] = pm->status.has_endpoint ? pm->status.endpoint_node : "<none>";
+        cells[n++] = message_text(&pm->status.conditions,
+                                  (const char *const[]){ "Accepted", "Programmed" }, 2);
     }
     table_row(t, cells, n);
 }
@@ -90,9 +103,18 @@ static void portmap_header(struct text_table *t, const struct query *q)
 {
     static const char *const names[] = { "NAMESPACE", "NAME",     "CLASS",      "PROTOCOL",
                                          "PORT",      "ACCEPTED", "PROGRAMMED", "AGE",
-                                         "PUBLISHED", "ENDPOINT", "NODE" };
+                                         "PUBLISHED", "ENDPOINT", "NODE",       "MESSAGE" };
     size_t skip = *q->ns ? 1 : 0;
-    table_row(t, names + skip, sizeof(names) / sizeof(names[0]) - skip - (q->wide ? 0 : 3));
+    table_row(t, names + skip, sizeof(names) / sizeof(names[0]) - skip - (q->wide ? 0 : 4));
+}
+
+static const char *class_message(struct arena *a, const struct portmap_class *c)
+{
+    const char *said = message_text(&c->status.conditions, (const char *const[]){ "Ready" }, 1);
+    for (uint32_t i = 0; !*said && i < c->status.n_nodes; i++)
+        if (!c->status.nodes[i].ready)
+            said = arena_printf(a, "%s: %s", c->status.nodes[i].name, c->status.nodes[i].message);
+    return said;
 }
 
 static void class_row(struct text_table *t, const struct query *q, const struct portmap_class *c)
@@ -114,15 +136,16 @@ static void class_row(struct text_table *t, const struct query *q, const struct 
         cells[n++] = arena_printf(a, "%u", c->vni);
         cells[n++] = c->subnet;
         cells[n++] = arena_printf(a, "%u", c->status.n_links);
+        cells[n++] = class_message(a, c);
     }
     table_row(t, cells, n);
 }
 
 static void class_header(struct text_table *t, const struct query *q)
 {
-    static const char *const names[] = { "NAME",  "MODE", "PORTS", "RETURN", "NODES",
-                                         "READY", "AGE",  "VNI",   "SUBNET", "LINKS" };
-    table_row(t, names, sizeof(names) / sizeof(names[0]) - (q->wide ? 0 : 3));
+    static const char *const names[] = { "NAME", "MODE", "PORTS",  "RETURN", "NODES",  "READY",
+                                         "AGE",  "VNI",  "SUBNET", "LINKS",  "MESSAGE" };
+    table_row(t, names, sizeof(names) / sizeof(names[0]) - (q->wide ? 0 : 4));
 }
 
 /* Calls `visit` (may be NULL) for every object asked for; how many there are. */
@@ -214,7 +237,7 @@ static bool kind_of(const char *word, enum object_kind *ret)
                   { "portmapclass", KIND_PORTMAPCLASS },
                   { "pmc", KIND_PORTMAPCLASS } };
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (!strcmp(words[i].word, word)) {
+        if (!strcasecmp(words[i].word, word)) {
             *ret = words[i].kind;
             return true;
         }
@@ -228,7 +251,8 @@ static int parse(const struct cli_command *cmd, char **args, size_t n_args, stru
     if (!*cli_value(cmd, "source"))
         return cli_usage(cmd, "--source dir:DIR is needed: the folder of manifests");
     if (!kind_of(args[0], &q->kind))
-        return cli_usage(cmd, "kind '%s' is unknown; known: portmaps, portmapclasses", args[0]);
+        return cli_usage(cmd, "kind '%s' is unknown; known: portmaps (pm), portmapclasses (pmc)",
+                         args[0]);
     if (strcmp(format, "table") && strcmp(format, "wide") && strcmp(format, "yaml") &&
         strcmp(format, "json"))
         return cli_usage(cmd, "--output %s: one of table, wide, yaml, json is needed", format);
@@ -247,8 +271,9 @@ static int not_found(const struct query *q)
         snprintf(text, sizeof(text), "%s %s%s%s: not found", kind_info[q->kind].kind, q->ns,
                  *q->ns ? "/" : "", q->name);
     else
-        snprintf(text, sizeof(text), "no %s%s%s", kind_info[q->kind].plural,
-                 *q->ns ? " in namespace " : "", q->ns);
+        snprintf(text, sizeof(text), "no %s%s%s in %s%s", kind_info[q->kind].plural,
+                 *q->ns ? " of namespace " : "", q->ns, cli_value(q->cmd, "source"),
+                 *q->ns ? "; -A shows all namespaces" : "");
     return cli_fail(text);
 }
 
@@ -283,7 +308,7 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
 const struct cli_command cmd_get = {
     .name = "get",
     .args = "KIND [NAME]",
-    .summary = "Prints PortMaps or PortMapClasses with their status.",
+    .summary = "Prints portmaps (pm) or portmapclasses (pmc) with their status.",
     .options =
         (struct cli_option[]){
             { 0, "source", "dir:DIR", "folder of manifests", "", false },

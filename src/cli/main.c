@@ -1,8 +1,10 @@
+#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "cli/cli.h"
@@ -75,6 +77,14 @@ int cli_fail(const char *text)
     return CLI_FAILED;
 }
 
+int cli_fail_kernel(int error, const char *text)
+{
+    bool rights = (error == -EPERM || error == -EACCES) && geteuid();
+    fprintf(stderr, "portolan: %s%s\n", text,
+            rights ? "; run it as root, or with CAP_NET_ADMIN" : "");
+    return CLI_FAILED;
+}
+
 int cli_usage(const struct cli_command *cmd, const char *fmt, ...)
 {
     va_list ap;
@@ -143,8 +153,9 @@ static int run(const struct cli_command *cmd, int argc, char **argv)
     }
     size_t n = (size_t)(argc - optind);
     if (n < cmd->min_args || n > cmd->max_args)
-        return cli_usage(cmd, "%s arguments: '%s %s' is needed",
-                         n < cmd->min_args ? "too few" : "too many", cmd->name, cmd->args);
+        return cli_usage(cmd, "%s arguments: '%s%s%s' is needed",
+                         n < cmd->min_args ? "too few" : "too many", cmd->name,
+                         *cmd->args ? " " : "", cmd->args);
     r = cmd->run(cmd, argv + optind, n);
     /* A full disk or a closed pipe on stdout is a failure too. */
     if (fflush(stdout) || ferror(stdout))
@@ -173,14 +184,21 @@ int main(int argc, char **argv)
 {
     if (argc < 2)
         return cli_usage(NULL, "a command is needed");
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    bool help = !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help");
+    if (help && argc < 3) {
         print_help();
         return CLI_DONE;
     }
     if (!strcmp(argv[1], "--version"))
         return version(NULL, NULL, 0);
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        if (!strcmp(argv[1], commands[i]->name))
+    const char *name = help ? argv[2] : argv[1];
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(name, commands[i]->name))
+            continue;
+        if (!help)
             return run(commands[i], argc - 1, argv + 1);
-    return cli_usage(NULL, "unknown command '%s'", argv[1]);
+        print_command_help(commands[i]);
+        return CLI_DONE;
+    }
+    return cli_usage(NULL, "unknown command '%s'", name);
 }

@@ -2,6 +2,7 @@
 
 #include <linux/netlink.h>
 
+#include "base/buf.h"
 #include "kernel/host.h"
 #include "source/codec.h"
 
@@ -14,6 +15,21 @@ static int observe(struct planned *p, const char *node, const char *host_file, s
     if (!r)
         r = host_observe(port, &p->host_mem, &p->host, err);
     nl_close(port);
+    /* What this user may not write the agent may. */
+    p->host.forwarding4_error = p->host.forwarding6_error = "";
+    return r;
+}
+
+static int unknown_node(const struct snapshot *s)
+{
+    struct buf text = { 0 };
+    buf_printf(&text, "--node %s: the source has no such Node object; it has: ", s->node);
+    for (size_t i = 0; i < s->n_nodes && i < 20; i++)
+        buf_printf(&text, "%s%s", i ? ", " : "", s->nodes[i]->o.meta.name);
+    if (s->n_nodes > 20 || !s->n_nodes)
+        buf_puts(&text, s->n_nodes ? ", ..." : "none");
+    int r = cli_fail(buf_str(&text));
+    buf_done(&text);
     return r;
 }
 
@@ -33,6 +49,8 @@ int planned_make(struct planned *p, const struct cli_command *cmd, const char *h
     p->snap =
         (struct snapshot){ .node = node, .now = p->now, .host = &p->host, .cni_vxlan_port = port };
     store_snapshot(p->world.store, &p->snap);
+    if (!snapshot_node(&p->snap, node))
+        return unknown_node(&p->snap);
     p->planner = planner_new();
     p->plan = plan_build(p->planner, &p->snap);
     return CLI_DONE;

@@ -5,6 +5,7 @@
 #include <linux/fib_rules.h>
 #include <linux/filter.h>
 #include <linux/if_link.h>
+#include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/rtnetlink.h>
@@ -27,13 +28,13 @@ struct monitor {
 };
 
 static int filter_routes(int fd, struct err *err);
-static int filter_generations(int fd, struct err *err);
+static int filter_own(int fd, uint32_t own_portid, struct err *err);
 static unsigned drain(struct monitor *m, struct nl_port *p,
                       unsigned (*classify)(const struct nlmsghdr *m));
 static unsigned classify_route_event(const struct nlmsghdr *m);
 static unsigned classify_nft_event(const struct nlmsghdr *m);
 
-int monitor_open(struct monitor **ret, struct err *err)
+int monitor_open(uint32_t own_portid, struct monitor **ret, struct err *err)
 {
     static const uint32_t route_groups[] = {
         RTNLGRP_LINK,       RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE,
@@ -47,7 +48,7 @@ int monitor_open(struct monitor **ret, struct err *err)
     if (!r)
         r = nl_open(NETLINK_NETFILTER, nft_groups, &m->nft, err);
     if (!r)
-        r = filter_generations(m->nft->fd, err);
+        r = filter_own(m->nft->fd, own_portid, err);
     if (r) {
         monitor_close(m);
         err_prefix(err, "cannot watch for changes by others");
@@ -113,13 +114,15 @@ static int filter_routes(int fd, struct err *err)
     return attach(fd, code, sizeof(code) / sizeof(code[0]), err);
 }
 
-static int filter_generations(int fd, struct err *err)
+/* The kernel joins the notifications of one commit into larger datagrams, all from one sender:
+ * the first message's port id speaks for the rest, its table does not. */
+static int filter_own(int fd, uint32_t own_portid, struct err *err)
 {
     const struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_H | BPF_ABS, TYPE_AT),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(NFT_TYPE(NFT_MSG_NEWGEN)), 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct nlmsghdr, nlmsg_pid)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htonl(own_portid), 0, 1),
         BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
     };
     return attach(fd, code, sizeof(code) / sizeof(code[0]), err);
 }
@@ -213,7 +216,18 @@ static unsigned classify_route_event(const struct nlmsghdr *m)
     return 0;
 }
 
+/* Every message of nftables begins with its table's name: NFTA_TABLE_NAME, NFTA_CHAIN_TABLE,
+ * NFTA_RULE_TABLE, NFTA_SET_TABLE, NFTA_SET_ELEM_LIST_TABLE, NFTA_OBJ_TABLE are all 1. */
 static unsigned classify_nft_event(const struct nlmsghdr *m)
 {
-    return m->nlmsg_type == NFT_TYPE(NFT_MSG_NEWGEN) ? MONITOR_NFT : 0;
+    static const struct nl_policy policy[] = { [NFTA_TABLE_NAME] = NL_STRING };
+    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
+    if (m->nlmsg_type == NFT_TYPE(NFT_MSG_NEWGEN))
+        return MONITOR_GEN;
+    if (nl_parse(m, sizeof(struct nfgenmsg), policy, NL_POLICY_COUNT(policy), tb))
+        return MONITOR_NFT;
+    const struct nfgenmsg *g = mnl_nlmsg_get_payload(m);
+    bool ours = g->nfgen_family == NFPROTO_INET && tb[NFTA_TABLE_NAME] &&
+                !strcmp(mnl_attr_get_str(tb[NFTA_TABLE_NAME]), PORTOLAN_NFT_TABLE);
+    return ours ? MONITOR_NFT : 0;
 }

@@ -1,21 +1,24 @@
 /* Notices that somebody else touched what we depend on. Subscribes to rtnetlink (links,
- * addresses, routes, rules) and to nftables generations (NEWGEN only, by socket filter:
- * a full subscription slows big commits up to tenfold). */
+ * addresses, routes, rules) and to nftables changes. A socket filter leaves out our own
+ * nftables batches by their port id; on a node where a service proxy rewrites its table all
+ * the time, only what names our table means work. */
 #pragma once
 
 #include "base/err.h"
-#include <stdbool.h>
+#include <stdint.h>
 
 struct monitor;
 
 enum monitor_event {
     MONITOR_HOST = 1, /* links, addresses or main default routes: observe the host again */
     MONITOR_OURS = 2, /* one of our links, addresses, routes or rules: audit rtnl */
-    MONITOR_NFT = 4,  /* the ruleset generation moved: ask nft_foreign_change() */
+    MONITOR_NFT = 4,  /* somebody else changed our table: audit it */
+    MONITOR_GEN = 16, /* somebody else changed the ruleset: nft_accept_generation() unless NFT */
     MONITOR_LOST = 8, /* the kernel dropped messages (ENOBUFS): audit everything */
 };
 
-int monitor_open(struct monitor **ret, struct err *err);
+/* `own_portid`: the port our nftables batches are sent from. */
+int monitor_open(uint32_t own_portid, struct monitor **ret, struct err *err);
 void monitor_close(struct monitor *m);
 /* Two fds to poll for reading. */
 int monitor_fd_route(const struct monitor *m);

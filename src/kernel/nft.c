@@ -350,6 +350,13 @@ bool nft_foreign_change(struct nft *n)
     return !n->is_known || nft_genid(n->port, &now, NULL) || now != n->genid;
 }
 
+void nft_accept_generation(struct nft *n)
+{
+    uint32_t now;
+    if (n->is_known && !nft_genid(n->port, &now, NULL))
+        n->genid = now;
+}
+
 /* ---- diff and cleanup ---- */
 
 static void print_ops(struct buf *out, const struct nft_table *t, const struct nft_ops *ops,

@@ -32,6 +32,8 @@ size_t nft_udp_changes(const struct nft *n, const struct flow_target **ret);
 /* True when the kernel's ruleset generation moved since our last own commit: somebody
  * else changed some table. Cheap (5 us). */
 bool nft_foreign_change(struct nft *n);
+/* Whoever moved the generation left our table alone: what is known holds at the present one. */
+void nft_accept_generation(struct nft *n);
 
 /* Differences without applying, as text lines "+ element ..." / "- element ...". */
 struct buf;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -174,6 +175,9 @@ static int memory_write(const char *state_dir, const struct memory *m, struct er
     char file[4096], fresh[4096];
     snprintf(file, sizeof(file), "%s/sysctls", state_dir);
     snprintf(fresh, sizeof(fresh), "%s/sysctls.new", state_dir);
+    if (mkdir(state_dir, 0755) && errno != EEXIST)
+        return err_set(err, errno, "cannot make the state directory %s: %s", state_dir,
+                       strerror(errno));
     FILE *f = fopen(fresh, "we");
     if (!f)
         return err_set(err, errno, "cannot write %s: %s", fresh, strerror(errno));
@@ -195,6 +199,7 @@ static int memory_remove(const char *state_dir, struct err *err)
         if (unlink(file) && errno != ENOENT)
             return err_set(err, errno, "cannot remove %s: %s", file, strerror(errno));
     }
+    rmdir(state_dir); /* others may keep things there */
     return 0;
 }
 
