@@ -74,6 +74,9 @@ static void put_open(struct nft_group_builder *b, const struct memo *m, const st
                      const struct ip *target, uint16_t target_port)
 {
     enum l4proto proto = m->pm->protocol;
+    /* The host's own socket, which is reached without us: see NFT_OPEN4. */
+    if (ip_equal(dialled, target) && target_port == m->port)
+        return;
     if (m->end - m->port >= EXPANDED_PORTS) {
         nft_put_flow(b, NFT_OPENRANGE4, dialled, proto, m->port, m->end);
         nft_put_target(b, NFT_TARGETRANGE4, dialled, proto, m->port, m->end, target, 0);

@@ -97,6 +97,10 @@ static void gen_slice(struct rng *r, enum gen_manner manner, struct endpoint_sli
                                 .target_ns = s->o.meta.ns,
                                 .target_name = rng_one_in(r, 9) ? "" : arena_printf(a, "p%u", pod),
                                 .zone = "" };
+        if (s->family == IP_V4 && rng_one_in(r, 4)) { /* in its node's own network */
+            e->node_name = gen_nodes[pod];
+            text = arena_printf(a, "192.0.0.%u", pod + 1);
+        }
         if (rng_one_in(r, 10))
             e->node_name = "";
         e->addresses = (struct string_list){ arena_new_array(a, 1, const char *), 1 };
