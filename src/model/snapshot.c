@@ -32,6 +32,11 @@ const struct namespace *snapshot_namespace(const struct snapshot *s, const char 
     return (const struct namespace *)find(s->namespaces, s->n_namespaces, "", name);
 }
 
+const struct service *snapshot_service(const struct snapshot *s, const char *ns, const char *name)
+{
+    return (const struct service *)find(s->services, s->n_services, ns, name);
+}
+
 const struct portmap *snapshot_portmap(const struct snapshot *s, const char *ns, const char *name)
 {
     return (const struct portmap *)find(s->portmaps, s->n_portmaps, ns, name);

@@ -143,12 +143,19 @@ static inline bool memo_accepted(const struct memo *m)
 /* An earlier mapping wins: creation, then namespace/name. */
 bool memo_before(const struct memo *a, const struct memo *b);
 
+/* Reason and message of a condition; field and value of the mapping, for a problem. */
+struct verdict {
+    const char *reason, *message, *field, *value;
+};
+
 /* selection.c */
 bool selector_valid(const struct label_selector *s);
 bool selector_matches(const struct label_selector *s, const struct label_list *labels);
 /* `cls` may be NULL. */
 struct choice selection_choose(const struct snapshot *s, const struct portmap *pm,
                                const struct class_view *cls);
+/* Why it found no candidate. */
+struct verdict selection_trouble(const struct snapshot *s, const struct memo *m, struct arena *a);
 
 /* portmap.c */
 void portmap_resolve(struct planner *p, struct memo *m);
@@ -169,10 +176,7 @@ bool portmap_is_refused_by_none(const struct memo *m, const char **ret_node);
 
 /* admission.c */
 enum admission admission_merits(const struct snapshot *s, struct memo *m);
-/* Reason and message of the Accepted condition; *ret_field and *ret_value for a problem. */
-struct verdict {
-    const char *reason, *message, *field, *value;
-};
+/* For the Accepted condition. */
 struct verdict admission_verdict(const struct memo *m, struct arena *a);
 
 /* conflict.c: an index of mappings by protocol and port */

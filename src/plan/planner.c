@@ -277,9 +277,10 @@ static void change_portmap(struct planner *p, const struct change *c)
     free(owner);
 }
 
-static void change_slice(struct planner *p, const struct change *c)
+/* That a Service is there only shows where it has no endpoint. */
+static void change_service(struct planner *p, const char *ns, const char *name)
 {
-    char *service = join("", c->ns, c->service);
+    char *service = join("", ns, name);
     size_t i = service_lower_bound(&p->by_service, service, "");
     for (; i < p->by_service.n && !strcmp(p->by_service.v[i]->service, service); i++)
         resolve_due(p, p->by_service.v[i]);
@@ -313,7 +314,9 @@ static void begin_some(struct planner *p)
         if (c->kind == KIND_PORTMAP)
             change_portmap(p, c);
         else if (c->kind == KIND_ENDPOINTSLICE)
-            change_slice(p, c);
+            change_service(p, c->ns, c->service);
+        else if (c->kind == KIND_SERVICE)
+            change_service(p, c->ns, c->name);
     }
 }
 

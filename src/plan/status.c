@@ -42,14 +42,6 @@ void status_forget(struct planner *p, struct memo *m)
 
 /* ---- Programmed ---- */
 
-static struct fact no_endpoint(const struct memo *m, struct arena *a)
-{
-    const struct portmap *pm = m->pm;
-    return (struct fact){ "NoReadyEndpoint",
-                          arena_printf(a, "Service %s has no ready endpoint with %s port \"%s\"",
-                                       m->service, l4proto_name(pm->protocol), pm->service_port) };
-}
-
 static struct fact node_trouble(const struct memo *m, struct arena *a)
 {
     if (m->serving < 0)
@@ -153,8 +145,10 @@ static struct fact own_trouble(const struct planner *p, const struct memo *m, st
 static struct fact find_fact(const struct planner *p, const struct memo *m,
                              const struct applied *applied, struct arena *a)
 {
-    if (!m->choice.node)
-        return no_endpoint(m, a);
+    if (!m->choice.node) {
+        struct verdict v = selection_trouble(p->snap, m, a);
+        return (struct fact){ v.reason, v.message };
+    }
     struct fact f = node_trouble(m, a);
     if (!f.reason)
         f = path_trouble(m, a);
