@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "source/shape.h"
+#include "source/tokens.h"
 
 static bool is_dns(const char *s, size_t max, bool dots)
 {
@@ -41,4 +42,16 @@ const char *check_interface(const char *s)
     for (size_t i = 0; i < n; i++)
         good = good && (unsigned char)s[i] > ' ' && s[i] != '/' && s[i] != ':' && s[i] != 0x7f;
     return good ? NULL : "an interface name: 1 to 15 bytes without '/', ':' and white space";
+}
+
+int check_ports(struct decoder *d, uint32_t at, const void *base)
+{
+    const struct portmap_class *c = base;
+    char problem[96];
+    if (c->port_min <= c->port_max)
+        return 0;
+    snprintf(problem, sizeof(problem), "is %u, above max, which is %u: lower min or raise max",
+             c->port_min, c->port_max);
+    decoder_push_key(d, "min");
+    return decoder_refuse_key(d, token_find(d->tokens, at, "min"), problem);
 }

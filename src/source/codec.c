@@ -84,7 +84,7 @@ static void load_one(void *user, const struct doc *doc)
     struct place place = doc->place;
     struct object *o;
     struct err err;
-    if (doc->kind == KIND_COUNT && *doc->api_version && *doc->kind_name)
+    if (doc_meant(doc) == KIND_COUNT && *doc->api_version && *doc->kind_name)
         return;
     if (!doc_decode(doc, true, &o, &place, &err)) {
         l->sink->upsert(l->sink->user, o);

@@ -4,7 +4,8 @@
  * a hash of the content, so that a caller can leave alone what it knows already.
  * doc_decode() makes the model's object of one, by the tables in shapes.c: defaults applied,
  * everything outside the schema refused with the field's path, the value and what would
- * be right; unknown fields are ignored. Writing goes by the same tables.
+ * be right. Unknown fields are ignored, but for the spec of PortMaps and PortMapClasses in
+ * manifests, where one that is misspelt would leave the rest wider than meant. Writing goes by the same tables.
  *
  * YAML: several documents, the core schema, kind: List. Anchors are ignored; an alias is
  * refused, since a few lines of them can stand for gigabytes. */
@@ -25,7 +26,7 @@ enum codec_format { CODEC_YAML, CODEC_JSON };
 
 /* One object of a text. Valid during the call that hands it out. */
 struct doc {
-    enum object_kind kind; /* KIND_COUNT: none of ours */
+    enum object_kind kind; /* KIND_COUNT: none that is read */
     const char *api_version, *kind_name;
     const char *ns, *name; /* name "": it has none that can be read */
     uint64_t hash;         /* of everything in it */
@@ -43,8 +44,12 @@ struct codec_handler {
 int codec_parse(const char *text, size_t n, enum codec_format format,
                 const struct codec_handler *handler, struct place *reterr_place, struct err *err);
 
+/* The kind, or the one that a document misses by letter case, spelling or version of the API
+ * only; doc_decode() then says so. KIND_COUNT: another program's, or none at all. */
+enum object_kind doc_meant(const struct doc *doc);
+
 /* Takes the status of PortMap and PortMapClass only when asked: in a manifest it is not the
- * author's to say. */
+ * author's to say. A manifest is also what may hold no unknown fields. */
 int doc_decode(const struct doc *doc, bool with_status, struct object **ret,
                struct place *reterr_place, struct err *err);
 
@@ -52,6 +57,9 @@ int doc_decode(const struct doc *doc, bool with_status, struct object **ret,
 enum codec_format codec_format(const char *path);
 /* Files above 64 MiB are refused. The text is NUL-terminated; *ret_n does not count that. */
 int codec_read_file(const char *path, char **ret, size_t *ret_n, struct err *err);
+
+/* Of spec.FIELD, or of the spec that lacks it. */
+struct place doc_place(const struct doc *doc, const char *field);
 
 /* Every object of a file, status included, to sink->upsert; what is wrong with single
  * objects to sink->note. For tests and one-shot reading without records. */

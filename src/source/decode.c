@@ -233,7 +233,7 @@ static int get_map(struct decoder *d, uint32_t at, void *base, const struct fiel
     qsort(v, n, size, by_first_string);
     for (uint32_t k = 1; k < n; k++)
         if (!by_first_string(v + (k - 1) * size, v + k * size))
-            return decoder_refuse(d, at, "a map whose keys differ from each other");
+            return decoder_refuse_key(d, at, "has a key twice: keep one");
     store_array(base, f, v, n);
     return 0;
 }
@@ -319,6 +319,13 @@ static uint32_t find_field(const struct decoder *d, uint32_t key, const struct s
     return i;
 }
 
+/* What names the kind, in no shape since doc has it. */
+static bool is_type_meta(const struct decoder *d, uint32_t key)
+{
+    return !d->path_n &&
+           (token_is(d->tokens, key, "apiVersion") || token_is(d->tokens, key, "kind"));
+}
+
 static int get_fields(struct decoder *d, uint32_t at, void *base, const struct shape *shape)
 {
     const struct tokens *t = d->tokens;
@@ -328,6 +335,8 @@ static int get_fields(struct decoder *d, uint32_t at, void *base, const struct s
     for (uint32_t i = at + 1; (key = token_next(t, &i));) {
         uint32_t value = token_next(t, &i), index = find_field(d, key, shape);
         const struct field *f = &shape->fields[index];
+        if (!f->name && d->strict && !shape->open && !is_type_meta(d, key))
+            return decoder_refuse_unknown(d, key, shape);
         if (!f->name || ((f->flags & STATUS) && !d->with_status) || is_null(t, value))
             continue;
         size_t path = decoder_push_key(d, f->name);
@@ -346,7 +355,7 @@ static int get_fields(struct decoder *d, uint32_t at, void *base, const struct s
             return decoder_refuse_missing(d, at, f);
     if (shape->finish)
         shape->finish(base, seen);
-    return 0;
+    return shape->check && d->strict ? shape->check(d, at, base) : 0;
 }
 
 int decode_shape(struct decoder *d, uint32_t at, void *base, const struct shape *shape)
@@ -370,6 +379,8 @@ int doc_decode(const struct doc *doc, bool with_status, struct object **ret,
 {
     struct decoder d = { .tokens = doc->tokens,
                          .with_status = with_status,
+                         .strict = !with_status &&
+                                   (doc->kind == KIND_PORTMAP || doc->kind == KIND_PORTMAPCLASS),
                          .kind = doc->kind_name,
                          .ns = doc->ns,
                          .name = doc->name,
@@ -388,4 +399,13 @@ int doc_decode(const struct doc *doc, bool with_status, struct object **ret,
     }
     object_free(draft);
     return r;
+}
+
+struct place doc_place(const struct doc *doc, const char *field)
+{
+    const struct tokens *t = doc->tokens;
+    uint32_t spec = t->v.v[doc->root].type == TOKEN_MAP ? token_find(t, doc->root, "spec") : 0;
+    uint32_t value = spec && t->v.v[spec].type == TOKEN_MAP ? token_find(t, spec, field) : 0;
+    const struct token *at = &t->v.v[value ? value : spec ? spec : doc->root];
+    return (struct place){ at->line, at->col };
 }

@@ -45,7 +45,8 @@ static const struct field iface_fields[] = {
     { "addresses", FIELD_CUSTOM, .custom = &addresses },
     { .name = NULL },
 };
-static const struct shape iface_shape = { iface_fields, sizeof(struct host_iface), NULL };
+static const struct shape iface_shape = { .fields = iface_fields,
+                                          .size = sizeof(struct host_iface) };
 static const struct field host_fields[] = {
     { "forwarding4", FIELD_BOOL, AT(struct host, forwarding4), .initial = true },
     { "forwarding6", FIELD_BOOL, AT(struct host, forwarding6), .initial = true },
@@ -56,7 +57,7 @@ static const struct field host_fields[] = {
       .flags = SORTED, .shape = &iface_shape },
     { .name = NULL },
 };
-static const struct shape host_shape = { host_fields, sizeof(struct host), NULL };
+static const struct shape host_shape = { .fields = host_fields, .size = sizeof(struct host) };
 
 struct search {
     const char *node;

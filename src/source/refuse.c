@@ -53,45 +53,34 @@ static void put_subject(const struct decoder *d, struct buf *b)
         buf_printf(b, "%s without a name: %s", d->kind, d->path);
 }
 
-static const char *type_name(const struct tokens *t, uint32_t at)
+/* "; WHAT is needed", with what explains it behind that. */
+static void put_needed(struct buf *b, const char *what)
+{
+    const char *why = strstr(what, ": ");
+    size_t n = why ? (size_t)(why - what) : strlen(what);
+    buf_printf(b, "; %.*s is needed%s", (int)n, what, why ? why : "");
+}
+
+static void put_value(struct buf *b, const struct tokens *t, uint32_t at)
 {
     const struct token *tok = &t->v.v[at];
-    if (tok->type == TOKEN_MAP)
-        return "a map";
-    if (tok->type == TOKEN_LIST)
-        return "a list";
-    if (!tok->plain)
-        return "a string";
-    switch (token_scalar_type(token_text(t, at))) {
-    case SCALAR_STRING:
-        return "a string";
-    case SCALAR_NULL:
-        return "null";
-    case SCALAR_BOOL:
-        return "a boolean";
-    case SCALAR_INT:
-        return "an integer";
-    case SCALAR_FLOAT:
-        return "a fraction";
-    }
-    return "";
+    if (tok->type != TOKEN_SCALAR)
+        buf_printf(b, "%s %s", tok->end == at + 2 ? "an empty" : "a",
+                   tok->type == TOKEN_MAP ? "map" : "list");
+    else if (!tok->plain)
+        buf_printf(b, "\"%.60s\"", token_text(t, at));
+    else
+        buf_printf(b, "%.60s", tok->len ? token_text(t, at) : "null");
 }
 
 int decoder_refuse(struct decoder *d, uint32_t at, const char *what)
 {
-    const struct tokens *t = d->tokens;
-    struct buf b = { 0 };
-    put_subject(d, &b);
-    put_place(d, at);
-    buf_puts(&b, *d->path ? " is " : "it is ");
-    if (t->v.v[at].type == TOKEN_SCALAR) {
-        const char *quote = t->v.v[at].plain ? "" : "\"";
-        buf_printf(&b, "%s%.60s%s (%s)", quote, token_text(t, at), quote, type_name(t, at));
-    } else {
-        buf_puts(&b, type_name(t, at));
-    }
-    int r = err_set(d->err, EINVAL, "%s, must be %s", buf_str(&b), what);
-    buf_done(&b);
+    struct buf problem = { 0 };
+    buf_puts(&problem, "is ");
+    put_value(&problem, d->tokens, at);
+    put_needed(&problem, what);
+    int r = decoder_refuse_key(d, at, buf_str(&problem));
+    buf_done(&problem);
     return r;
 }
 
@@ -164,20 +153,62 @@ int decoder_refuse_field(struct decoder *d, uint32_t at, const struct field *f)
 
 int decoder_refuse_missing(struct decoder *d, uint32_t at, const struct field *f)
 {
-    struct buf b = { 0 }, what = { 0 };
+    struct buf what = { 0 }, problem = { 0 };
     decoder_push_key(d, f->name);
-    put_subject(d, &b);
-    put_place(d, at);
     put_what(f, &what);
-    int r = err_set(d->err, EINVAL, "%s is missing, must be %s", buf_str(&b), buf_str(&what));
-    buf_done(&b);
+    buf_puts(&problem, "is missing");
+    put_needed(&problem, buf_str(&what));
+    int r = decoder_refuse_key(d, at, buf_str(&problem));
+    buf_done(&problem);
     buf_done(&what);
     return r;
+}
+
+int decoder_refuse_unknown(struct decoder *d, uint32_t at, const struct shape *shape)
+{
+    if (d->tokens->v.v[at].type != TOKEN_SCALAR)
+        return decoder_refuse(d, at, "a map whose keys are names of fields");
+    struct buf problem = { 0 };
+    const char *meant = NULL;
+    size_t best = SIZE_MAX;
+    char given[64];
+    snprintf(given, sizeof(given), "%s", token_text(d->tokens, at));
+    for (const struct field *f = shape->fields; f->name; f++)
+        if (near_name(given, f->name, &best))
+            meant = f->name;
+    if (meant)
+        buf_printf(&problem, "is unknown; did you mean %s?", meant);
+    else
+        buf_puts(&problem,
+                 d->path_n ? "is unknown; known are " : "is unknown; known are apiVersion, kind, ");
+    for (const struct field *f = shape->fields; f->name && !meant; f++)
+        buf_printf(&problem, "%s%s", f == shape->fields ? "" : f[1].name ? ", " : " and ", f->name);
+    decoder_push_key(d, given);
+    int r = decoder_refuse_key(d, at, buf_str(&problem));
+    buf_done(&problem);
+    return r;
+}
+
+/* ---- is it an object at all ---- */
+
+static int refuse_kind(struct decoder *d, const struct doc *doc, enum object_kind meant)
+{
+    const struct kind_info *info = &kind_info[meant];
+    bool kind = strcmp(doc->kind_name, info->kind);
+    const char *field = kind ? "kind" : "apiVersion";
+    char problem[160];
+    snprintf(problem, sizeof(problem), "is %.60s; did you mean %s?",
+             kind ? doc->kind_name : doc->api_version, kind ? info->kind : info->api_version);
+    d->kind = info->kind;
+    d->ns = info->namespaced ? d->ns : "";
+    decoder_push_key(d, field);
+    return decoder_refuse_key(d, token_find(d->tokens, doc->root, field), problem);
 }
 
 int decoder_check(struct decoder *d, const struct doc *doc)
 {
     const struct tokens *t = doc->tokens;
+    struct buf found = { 0 };
     if (t->alias.line) {
         if (d->reterr_place)
             *d->reterr_place = t->alias;
@@ -186,13 +217,21 @@ int decoder_check(struct decoder *d, const struct doc *doc)
                        "what it stands for",
                        *d->kind ? d->kind : "document", d->name);
     }
-    if (t->v.v[doc->root].type == TOKEN_MAP && *doc->api_version && *doc->kind_name)
-        return 0;
+    enum object_kind meant = doc_meant(doc);
+    if (*doc->api_version && *doc->kind_name)
+        return meant == doc->kind ? 0 : refuse_kind(d, doc, meant);
+    put_place(d, doc->root);
+    if (t->v.v[doc->root].type != TOKEN_MAP) {
+        put_value(&found, t, doc->root);
+        int r = err_set(d->err, EINVAL,
+                        "%s is no object: one needs apiVersion, kind and metadata with a name",
+                        buf_str(&found));
+        buf_done(&found);
+        return r;
+    }
     if (!*d->kind)
-        d->kind = "document";
-    if (t->v.v[doc->root].type != TOKEN_MAP)
-        return decoder_refuse(d, doc->root, "a map with apiVersion, kind and metadata");
-    struct field missing = { .name = *doc->api_version ? "kind" : "apiVersion",
-                             .type = FIELD_STRING };
-    return decoder_refuse_missing(d, doc->root, &missing);
+        d->kind = "object";
+    decoder_push_key(d, *doc->api_version ? "kind" : "apiVersion");
+    return decoder_refuse_key(
+        d, doc->root, "is missing: an object needs apiVersion, kind and metadata with a name");
 }

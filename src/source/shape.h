@@ -47,6 +47,8 @@ struct custom {
 typedef const char *string_check(const char *s);
 string_check check_subdomain, check_label; /* as Kubernetes validates names: RFC 1123 */
 string_check check_interface;
+/* Of `ports` of a class: min is not above max. */
+int check_ports(struct decoder *d, uint32_t at, const void *base);
 
 struct field {
     const char *name;
@@ -68,6 +70,9 @@ struct shape {
     size_t size;                /* of the struct, for elements of lists and maps */
     /* After the fields; bit i of `seen`: field i was there. Or NULL. */
     void (*finish)(void *base, uint32_t seen);
+    /* Of a manifest, last; 0 or refused. Or NULL. */
+    int (*check)(struct decoder *d, uint32_t at, const void *base);
+    bool open; /* unknown fields are ignored in manifests, too */
 };
 
 extern const struct shape *const shape_of_kind[KIND_COUNT];
@@ -77,19 +82,24 @@ struct decoder {
     const struct tokens *tokens;
     struct arena *mem;
     bool with_status;
+    bool strict; /* a PortMap or PortMapClass as someone wrote it: what is unknown is a mistake */
     const char *kind, *ns, *name; /* for sentences; ns "" when it has none */
     char path[256];
     size_t path_n;
     struct place *reterr_place;
     struct err *err;
 };
-/* "KIND NS/NAME: PATH is VALUE (a TYPE), must be WHAT"; -EINVAL. */
+/* "KIND NS/NAME: PATH is VALUE; WHAT is needed"; -EINVAL. What follows ": " in `what` explains. */
 int decoder_refuse(struct decoder *d, uint32_t at, const char *what);
 int decoder_refuse_field(struct decoder *d, uint32_t at, const struct field *f);
 /* Of the map at `at`. */
 int decoder_refuse_missing(struct decoder *d, uint32_t at, const struct field *f);
 /* "KIND NS/NAME: PATH PROBLEM" */
 int decoder_refuse_key(struct decoder *d, uint32_t at, const char *problem);
+/* A key that the shape does not have. */
+int decoder_refuse_unknown(struct decoder *d, uint32_t at, const struct shape *shape);
+/* Is `name` what was meant by `given`, and nearer than *best, where SIZE_MAX begins? */
+bool near_name(const char *given, const char *name, size_t *best);
 /* Is it an object at all: a map with apiVersion and kind, without aliases? */
 int decoder_check(struct decoder *d, const struct doc *doc);
 int decode_shape(struct decoder *d, uint32_t at, void *base, const struct shape *shape);

@@ -35,12 +35,12 @@ static const struct field meta_fields[] = {
     { "uid", FIELD_STRING, AT(struct meta, uid) },
     END,
 };
-static const struct shape meta_shape = { meta_fields, 0, NULL };
+static const struct shape meta_shape = { .fields = meta_fields, .open = true };
 
 /* Of the kinds there are most of, only what is read is kept: their labels and annotations can
  * be larger than all the rest. */
 static const struct field name_fields[] = { META_NAME, META_NAMESPACE, END };
-static const struct shape name_shape = { name_fields, 0, NULL };
+static const struct shape name_shape = { .fields = name_fields };
 
 #define METADATA METADATA_OF(meta_shape)
 #define METADATA_OF(name_of_shape)                                                    \
@@ -107,18 +107,19 @@ static const struct field node_status_fields[] = {
     { "addresses", FIELD_CUSTOM, .custom = &addresses },
     END,
 };
-static const struct shape node_status_shape = { node_status_fields, 0, NULL };
+static const struct shape node_status_shape = { .fields = node_status_fields };
 static const struct field node_fields[] = {
     METADATA,
     { "status", FIELD_OBJECT, .shape = &node_status_shape },
     END,
 };
-static const struct shape node_shape = { node_fields, sizeof(struct node), NULL };
+static const struct shape node_shape = { .fields = node_fields, .size = sizeof(struct node) };
 
 /* ---- Namespace ---- */
 
 static const struct field namespace_fields[] = { METADATA, END };
-static const struct shape namespace_shape = { namespace_fields, sizeof(struct namespace), NULL };
+static const struct shape namespace_shape = { .fields = namespace_fields,
+                                              .size = sizeof(struct namespace) };
 
 /* ---- Service ---- */
 
@@ -133,20 +134,21 @@ static const struct field service_port_fields[] = {
       .names = protocols },
     END,
 };
-static const struct shape service_port_shape = { service_port_fields, sizeof(struct service_port),
-                                                 NULL };
+static const struct shape service_port_shape = { .fields = service_port_fields,
+                                                 .size = sizeof(struct service_port) };
 static const struct field service_spec_fields[] = {
     { "ports", FIELD_LIST, AT(struct service, ports), N(struct service, n_ports),
       .shape = &service_port_shape },
     END,
 };
-static const struct shape service_spec_shape = { service_spec_fields, 0, NULL };
+static const struct shape service_spec_shape = { .fields = service_spec_fields };
 static const struct field service_fields[] = {
     METADATA_OF(name_shape),
     { "spec", FIELD_OBJECT, .shape = &service_spec_shape },
     END,
 };
-static const struct shape service_shape = { service_fields, sizeof(struct service), NULL };
+static const struct shape service_shape = { .fields = service_fields,
+                                            .size = sizeof(struct service) };
 
 /* ---- EndpointSlice ---- */
 
@@ -167,7 +169,8 @@ static void finish_conditions(void *base, uint32_t seen)
         e->serving = e->ready;
 }
 
-static const struct shape conditions_shape = { conditions_fields, 0, finish_conditions };
+static const struct shape conditions_shape = { .fields = conditions_fields,
+                                               .finish = finish_conditions };
 
 static const struct field target_fields[] = {
     { "kind", FIELD_STRING, AT(struct endpoint, target_kind) },
@@ -175,7 +178,7 @@ static const struct field target_fields[] = {
     { "namespace", FIELD_STRING, AT(struct endpoint, target_ns) },
     END,
 };
-static const struct shape target_shape = { target_fields, 0, NULL };
+static const struct shape target_shape = { .fields = target_fields };
 
 static const struct field endpoint_fields[] = {
     { "addresses", FIELD_STRINGS, AT(struct endpoint, addresses), .flags = REQUIRED | ALWAYS },
@@ -185,7 +188,8 @@ static const struct field endpoint_fields[] = {
     { "zone", FIELD_STRING, AT(struct endpoint, zone) },
     END,
 };
-static const struct shape endpoint_shape = { endpoint_fields, sizeof(struct endpoint), NULL };
+static const struct shape endpoint_shape = { .fields = endpoint_fields,
+                                             .size = sizeof(struct endpoint) };
 
 static const struct field endpoint_port_fields[] = {
     { "name", FIELD_STRING, AT(struct endpoint_port, name) },
@@ -194,14 +198,14 @@ static const struct field endpoint_port_fields[] = {
       .names = protocols },
     END,
 };
-static const struct shape endpoint_port_shape = { endpoint_port_fields,
-                                                  sizeof(struct endpoint_port), NULL };
+static const struct shape endpoint_port_shape = { .fields = endpoint_port_fields,
+                                                  .size = sizeof(struct endpoint_port) };
 
 static const struct field slice_labels_fields[] = {
     { "kubernetes.io/service-name", FIELD_STRING, AT(struct endpoint_slice, service) },
     END,
 };
-static const struct shape slice_labels_shape = { slice_labels_fields, 0, NULL };
+static const struct shape slice_labels_shape = { .fields = slice_labels_fields };
 /* The base of these is the object itself: its metadata comes first. */
 _Static_assert(offsetof(struct endpoint_slice, o.meta) == 0, "labels are set through meta");
 static const struct field slice_meta_fields[] = {
@@ -210,7 +214,7 @@ static const struct field slice_meta_fields[] = {
     META_NAMESPACE,
     END,
 };
-static const struct shape slice_meta_shape = { slice_meta_fields, 0, NULL };
+static const struct shape slice_meta_shape = { .fields = slice_meta_fields };
 
 static const struct field slice_fields[] = {
     { "addressType", FIELD_ENUM, AT(struct endpoint_slice, family), .flags = REQUIRED,
@@ -223,7 +227,8 @@ static const struct field slice_fields[] = {
     END,
 };
 
-static const struct shape slice_shape = { slice_fields, sizeof(struct endpoint_slice), NULL };
+static const struct shape slice_shape = { .fields = slice_fields,
+                                          .size = sizeof(struct endpoint_slice) };
 
 /* ---- metav1.Condition ---- */
 
@@ -241,7 +246,8 @@ static const struct field condition_fields[] = {
     { "lastTransitionTime", FIELD_TIME, AT(struct condition, last_transition) },
     END,
 };
-static const struct shape condition_shape = { condition_fields, sizeof(struct condition), NULL };
+static const struct shape condition_shape = { .fields = condition_fields,
+                                              .size = sizeof(struct condition) };
 
 /* ---- PortMap ---- */
 
@@ -254,7 +260,7 @@ static const struct field service_ref_fields[] = {
     { "port", FIELD_STRING, AT(struct portmap, service_port), .flags = REQUIRED | ALWAYS },
     END,
 };
-static const struct shape service_ref_shape = { service_ref_fields, 0, NULL };
+static const struct shape service_ref_shape = { .fields = service_ref_fields };
 
 static const struct field portmap_spec_fields[] = {
     { "className", FIELD_STRING, AT(struct portmap, class_name), .flags = REQUIRED | ALWAYS },
@@ -275,14 +281,15 @@ static void finish_portmap_spec(void *base, uint32_t seen)
         m->end_port = m->port;
 }
 
-static const struct shape portmap_spec_shape = { portmap_spec_fields, 0, finish_portmap_spec };
+static const struct shape portmap_spec_shape = { .fields = portmap_spec_fields,
+                                                 .finish = finish_portmap_spec };
 
 static const struct field portmap_endpoint_fields[] = {
     { "node", FIELD_STRING, AT(struct portmap, status.endpoint_node), .flags = ALWAYS },
     { "address", FIELD_STRING, AT(struct portmap, status.endpoint_address), .flags = ALWAYS },
     END,
 };
-static const struct shape portmap_endpoint_shape = { portmap_endpoint_fields, 0, NULL };
+static const struct shape portmap_endpoint_shape = { .fields = portmap_endpoint_fields };
 
 static const struct field published_fields[] = {
     { "node", FIELD_STRING, AT(struct published, node), .flags = ALWAYS },
@@ -290,7 +297,8 @@ static const struct field published_fields[] = {
     { "address", FIELD_STRING, AT(struct published, address), .flags = ALWAYS },
     END,
 };
-static const struct shape published_shape = { published_fields, sizeof(struct published), NULL };
+static const struct shape published_shape = { .fields = published_fields,
+                                              .size = sizeof(struct published) };
 
 static const struct field portmap_status_fields[] = {
     { "endpoint", FIELD_OBJECT, HAS(struct portmap, status.has_endpoint),
@@ -303,7 +311,7 @@ static const struct field portmap_status_fields[] = {
       N(struct portmap, status.conditions.n), .flags = SORTED, .shape = &condition_shape },
     END,
 };
-static const struct shape portmap_status_shape = { portmap_status_fields, 0, NULL };
+static const struct shape portmap_status_shape = { .fields = portmap_status_fields };
 
 static const struct field portmap_fields[] = {
     METADATA,
@@ -311,7 +319,8 @@ static const struct field portmap_fields[] = {
     { "status", FIELD_OBJECT, .flags = STATUS, .shape = &portmap_status_shape },
     END,
 };
-static const struct shape portmap_shape = { portmap_fields, sizeof(struct portmap), NULL };
+static const struct shape portmap_shape = { .fields = portmap_fields,
+                                            .size = sizeof(struct portmap) };
 
 /* ---- PortMapClass ---- */
 
@@ -343,8 +352,9 @@ static void finish_class_node(void *base, uint32_t seen)
     l->n = n;
 }
 
-static const struct shape class_node_shape = { class_node_fields, sizeof(struct class_node),
-                                               finish_class_node };
+static const struct shape class_node_shape = { .fields = class_node_fields,
+                                               .size = sizeof(struct class_node),
+                                               .finish = finish_class_node };
 
 static const struct field ports_fields[] = {
     { "min", PORT, AT(struct portmap_class, port_min), .initial = 1 },
@@ -353,7 +363,7 @@ static const struct field ports_fields[] = {
       N(struct portmap_class, n_reserved), .min = 1, .max = 65535 },
     END,
 };
-static const struct shape ports_shape = { ports_fields, 0, NULL };
+static const struct shape ports_shape = { .fields = ports_fields, .check = check_ports };
 
 static const struct field requirement_fields[] = {
     { "key", FIELD_STRING, AT(struct selector_requirement, key), .flags = REQUIRED | ALWAYS },
@@ -361,8 +371,8 @@ static const struct field requirement_fields[] = {
     { "values", FIELD_STRINGS, AT(struct selector_requirement, values) },
     END,
 };
-static const struct shape requirement_shape = { requirement_fields,
-                                                sizeof(struct selector_requirement), NULL };
+static const struct shape requirement_shape = { .fields = requirement_fields,
+                                                .size = sizeof(struct selector_requirement) };
 
 static const struct field selector_fields[] = {
     { "matchLabels", FIELD_PAIRS, AT(struct portmap_class, selector.match_labels.v),
@@ -371,7 +381,7 @@ static const struct field selector_fields[] = {
       N(struct portmap_class, selector.n_expressions), .shape = &requirement_shape },
     END,
 };
-static const struct shape selector_shape = { selector_fields, 0, NULL };
+static const struct shape selector_shape = { .fields = selector_fields };
 
 static const struct field vxlan_fields[] = {
     { "vni", FIELD_INT, AT(struct portmap_class, vni), .min = 1, .max = 0xffffff, .initial = 4242 },
@@ -382,7 +392,7 @@ static const struct field vxlan_fields[] = {
       .text = "fd64:f5ac:e961::/112" },
     END,
 };
-static const struct shape vxlan_shape = { vxlan_fields, 0, NULL };
+static const struct shape vxlan_shape = { .fields = vxlan_fields };
 
 static const struct field return_path_fields[] = {
     { "mode", FIELD_ENUM, AT(struct portmap_class, return_mode), .flags = REQUIRED,
@@ -390,7 +400,7 @@ static const struct field return_path_fields[] = {
     { "vxlan", FIELD_OBJECT, .shape = &vxlan_shape },
     END,
 };
-static const struct shape return_path_shape = { return_path_fields, 0, NULL };
+static const struct shape return_path_shape = { .fields = return_path_fields };
 
 static const struct field class_spec_fields[] = {
     { "nodes", FIELD_MAP, AT(struct portmap_class, nodes), N(struct portmap_class, n_nodes),
@@ -403,7 +413,7 @@ static const struct field class_spec_fields[] = {
     { "returnPath", FIELD_OBJECT, .flags = REQUIRED | ALWAYS, .shape = &return_path_shape },
     END,
 };
-static const struct shape class_spec_shape = { class_spec_fields, 0, NULL };
+static const struct shape class_spec_shape = { .fields = class_spec_fields };
 
 static int get_peers(struct decoder *d, uint32_t at, void *base)
 {
@@ -414,7 +424,7 @@ static int get_peers(struct decoder *d, uint32_t at, void *base)
         return decoder_refuse(d, at, "a list of two node names");
     while ((e = token_next(t, &i))) {
         if (n == 2)
-            return decoder_refuse(d, e, "absent: a link has two ends");
+            return decoder_refuse_key(d, e, "has a third: a link has two ends");
         int r = decode_string(d, e, "a node name", &c->peer[n++]);
         if (r)
             return r;
@@ -441,7 +451,7 @@ static const struct field link_fields[] = {
     { "unusedSince", FIELD_TIME, AT(struct link_claim, unused_since) },
     END,
 };
-static const struct shape link_shape = { link_fields, sizeof(struct link_claim), NULL };
+static const struct shape link_shape = { .fields = link_fields, .size = sizeof(struct link_claim) };
 
 static const struct field row_fields[] = {
     { "name", FIELD_STRING, AT(struct node_row, name), .flags = REQUIRED | ALWAYS },
@@ -452,7 +462,7 @@ static const struct field row_fields[] = {
     { "addresses", FIELD_PAIRS, AT(struct node_row, addresses), N(struct node_row, n_addresses) },
     END,
 };
-static const struct shape row_shape = { row_fields, sizeof(struct node_row), NULL };
+static const struct shape row_shape = { .fields = row_fields, .size = sizeof(struct node_row) };
 
 static const struct field class_status_fields[] = {
     { "links", FIELD_LIST, AT(struct portmap_class, status.links),
@@ -465,7 +475,7 @@ static const struct field class_status_fields[] = {
       N(struct portmap_class, status.conditions.n), .flags = SORTED, .shape = &condition_shape },
     END,
 };
-static const struct shape class_status_shape = { class_status_fields, 0, NULL };
+static const struct shape class_status_shape = { .fields = class_status_fields };
 
 static const struct field class_fields[] = {
     METADATA,
@@ -473,7 +483,8 @@ static const struct field class_fields[] = {
     { "status", FIELD_OBJECT, .flags = STATUS, .shape = &class_status_shape },
     END,
 };
-static const struct shape class_shape = { class_fields, sizeof(struct portmap_class), NULL };
+static const struct shape class_shape = { .fields = class_fields,
+                                          .size = sizeof(struct portmap_class) };
 
 const struct shape *const shape_of_kind[KIND_COUNT] = {
     [KIND_NODE] = &node_shape,       [KIND_NAMESPACE] = &namespace_shape,

@@ -1,5 +1,6 @@
 /* YAML to tokens, by libyaml's events. */
 #include <errno.h>
+#include <string.h>
 #include <yaml.h>
 
 #include "source/tokens.h"
@@ -58,7 +59,21 @@ static int put_event(struct tokens *t, const yaml_event_t *e, struct err *err)
     return 0;
 }
 
-static int parse_error(const yaml_parser_t *p, struct place *reterr_place, struct err *err)
+/* libyaml says of a tab that it "cannot start any token". */
+static bool tab_indents(const char *text, size_t n, const yaml_mark_t *m)
+{
+    const char *line = text, *end = text + n;
+    for (size_t i = 0; i < m->line && line; i++) {
+        line = memchr(line, '\n', (size_t)(end - line));
+        line = line ? line + 1 : NULL;
+    }
+    while (line && line < end && *line == ' ')
+        line++;
+    return line && line < end && *line == '\t';
+}
+
+static int parse_error(const yaml_parser_t *p, const char *text, size_t n,
+                       struct place *reterr_place, struct err *err)
 {
     if (p->error == YAML_MEMORY_ERROR)
         abort();
@@ -68,8 +83,9 @@ static int parse_error(const yaml_parser_t *p, struct place *reterr_place, struc
         return err_set(err, EINVAL, "not YAML: %s at byte %zu", p->problem, p->problem_offset);
     }
     *reterr_place = place_of(&p->problem_mark);
-    return err_set(err, EINVAL, "not YAML: %s%s%s", p->context ? p->context : "",
-                   p->context ? ": " : "", p->problem ? p->problem : "unknown error");
+    return err_set(err, EINVAL, "not YAML: %s%s%s%s", p->context ? p->context : "",
+                   p->context ? ": " : "", p->problem ? p->problem : "unknown error",
+                   tab_indents(text, n, &p->problem_mark) ? ": use spaces, not tabs" : "");
 }
 
 int yaml_parse(const char *text, size_t n, struct tokens *t, struct place *reterr_place,
@@ -83,7 +99,7 @@ int yaml_parse(const char *text, size_t n, struct tokens *t, struct place *reter
     for (bool end = false; !end && !r;) {
         yaml_event_t event;
         if (!yaml_parser_parse(&parser, &event)) {
-            r = parse_error(&parser, reterr_place, err);
+            r = parse_error(&parser, text, n, reterr_place, err);
             break;
         }
         struct place at = place_of(&event.start_mark);

@@ -4,6 +4,7 @@
 #include "source/codec.h"
 
 struct decoded {
+    bool manifest; /* as someone wrote it, without status */
     VEC(struct object *) objects;
     VEC(char *) errors;  /* "line:column: sentence" */
     VEC(char *) unknown; /* "apiVersion kind" */
@@ -16,10 +17,10 @@ static inline void decoded_take(void *user, const struct doc *doc)
     struct object *o;
     struct err err;
     struct buf b = { 0 };
-    if (doc->kind == KIND_COUNT && *doc->api_version && *doc->kind_name) {
+    if (doc_meant(doc) == KIND_COUNT && *doc->api_version && *doc->kind_name) {
         buf_printf(&b, "%s %s", doc->api_version, doc->kind_name);
         vec_push(&d->unknown, b.p);
-    } else if (doc_decode(doc, true, &o, &place, &err)) {
+    } else if (doc_decode(doc, !d->manifest, &o, &place, &err)) {
         buf_printf(&b, "%u:%u: %s", place.line, place.column, err.text);
         vec_push(&d->errors, b.p);
     } else {
@@ -27,9 +28,10 @@ static inline void decoded_take(void *user, const struct doc *doc)
     }
 }
 
-static inline struct decoded decode(const char *text, size_t n, enum codec_format format)
+static inline struct decoded decode_as(const char *text, size_t n, enum codec_format format,
+                                       bool manifest)
 {
-    struct decoded d = { 0 };
+    struct decoded d = { .manifest = manifest };
     struct codec_handler handler = { &d, decoded_take };
     struct place place = { 0 };
     struct err err;
@@ -39,6 +41,11 @@ static inline struct decoded decode(const char *text, size_t n, enum codec_forma
         vec_push(&d.errors, b.p);
     }
     return d;
+}
+
+static inline struct decoded decode(const char *text, size_t n, enum codec_format format)
+{
+    return decode_as(text, n, format, false);
 }
 
 static inline void decoded_done(struct decoded *d)

@@ -24,10 +24,14 @@ static void defaults_are_applied(void **state)
     struct decoded d = yaml(GOOD_MAPPING "---\n" CLASS(
         "  nodes: {b: {interfaces: [y, x, y]}, a: {interfaces: [z]}}\n"
         "  returnPath: {mode: None}\n  later: [1]\n") "---\n"
-                                                      "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n"
-                                                      "metadata: {name: e, labels: {kubernetes.io/service-name: s}}\n"
-                                                      "endpoints:\n- addresses: [10.0.0.1]\n- {addresses: [], conditions: {ready: false, "
-                                                      "terminating: null}}\nports: [{name: null, port: 80}]\n");
+                                                      "apiVersion: discovery.k8s.io/v1\nkind: "
+                                                      "EndpointSlice\naddressType: IPv4\n"
+                                                      "metadata: {name: e, labels: "
+                                                      "{kubernetes.io/service-name: s}}\n"
+                                                      "endpoints:\n- addresses: [10.0.0.1]\n- "
+                                                      "{addresses: [], conditions: {ready: false, "
+                                                      "terminating: null}}\nports: [{name: null, "
+                                                      "port: 80}]\n");
     assert_int_equal(d.errors.n, 0);
     assert_int_equal(d.objects.n, 3);
     const struct portmap *m = (const void *)d.objects.v[0];
@@ -66,60 +70,68 @@ static void what_is_wrong_is_named_with_its_place(void **state)
         const char *text, *error;
     } cases[] = {
         { MAPPING("{className: c, protocol: TCP, port: '80', serviceRef: {name: s, port: p}}"),
-          "5:39: PortMap default/m: spec.port is \"80\" (a string), must be an integer from 1 to "
-          "65535" },
+          "5:39: PortMap default/m: spec.port is \"80\"; an integer from 1 to 65535 is needed" },
         { MAPPING("{className: c, protocol: TCP, port: 65536, serviceRef: {name: s, port: p}}"),
-          "5:39: PortMap default/m: spec.port is 65536 (an integer), must be an integer from 1 to "
-          "65535" },
+          "5:39: PortMap default/m: spec.port is 65536; an integer from 1 to 65535 is needed" },
         { MAPPING("{className: c, protocol: SCTP, port: 1, serviceRef: {name: s, port: p}}"),
-          "5:28: PortMap default/m: spec.protocol is SCTP (a string), must be TCP or UDP" },
+          "5:28: PortMap default/m: spec.protocol is SCTP; TCP or UDP is needed" },
         { MAPPING("{className: c, protocol: TCP, port: 1, serviceRef: {name: s, port: 80}}"),
-          "5:70: PortMap default/m: spec.serviceRef.port is 80 (an integer), must be a string: put "
-          "it in quotes" },
+          "5:70: PortMap default/m: spec.serviceRef.port is 80; a string is needed: put it in "
+          "quotes" },
         { MAPPING("{className: c, protocol: TCP, port: 1, serviceRef: {name: s}}"),
-          "5:54: PortMap default/m: spec.serviceRef.port is missing, must be a string" },
+          "5:54: PortMap default/m: spec.serviceRef.port is missing; a string is needed" },
         { MAPPING("{className: c, className: d}"),
           "5:18: PortMap default/m: spec.className is given twice: keep one" },
         { MAPPING("{className: c, protocol: TCP, port: 1, serviceRef: {name: s, port: p}, "
                   "interfaces: [wt0, a/b]}"),
-          "5:92: PortMap default/m: spec.interfaces[1] is a/b (a string), must be an interface "
-          "name: 1 to 15 bytes without '/', ':' and white space" },
+          "5:92: PortMap default/m: spec.interfaces[1] is a/b; an interface name is needed: 1 to "
+          "15 bytes without '/', ':' and white space" },
         { "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMap\nmetadata: {name: m}\n",
-          "1:1: PortMap default/m: spec is missing, must be a map" },
+          "1:1: PortMap default/m: spec is missing; a map is needed" },
         { CLASS("  nodes: {}\n  returnPath: {mode: None}\n"),
-          "5:10: PortMapClass c: spec.nodes is a map, must be a map with at least one entry" },
+          "5:10: PortMapClass c: spec.nodes is an empty map; a map with at least one entry is "
+          "needed" },
         { CLASS("  nodes: {a: {interfaces: [x]}}\n"),
-          "5:3: PortMapClass c: spec.returnPath is missing, must be a map" },
+          "5:3: PortMapClass c: spec.returnPath is missing; a map is needed" },
         { CLASS("  nodes: {a: {interfaces: [x]}}\n  returnPath: {}\n"),
-          "6:15: PortMapClass c: spec.returnPath.mode is missing, must be Vxlan or None" },
+          "6:15: PortMapClass c: spec.returnPath.mode is missing; Vxlan or None is needed" },
         { CLASS("  nodes: {a: {interfaces: [x]}}\n  returnPath: {mode: Vxlan, vxlan: {vni: "
                 "16777216}}\n"),
-          "6:42: PortMapClass c: spec.returnPath.vxlan.vni is 16777216 (an integer), must be an "
-          "integer from 1 to 16777215" },
+          "6:42: PortMapClass c: spec.returnPath.vxlan.vni is 16777216; an integer from 1 to "
+          "16777215 is needed" },
         { CLASS("  nodes: {a: {interfaces: [x]}, a: {interfaces: [x]}}\n"),
-          "5:10: PortMapClass c: spec.nodes is a map, must be a map whose keys differ from each "
-          "other" },
+          "5:10: PortMapClass c: spec.nodes has a key twice: keep one" },
         { CLASS("  ports: {reserved: [1, x]}\n"),
-          "5:25: PortMapClass c: spec.ports.reserved[1] is x (a string), must be an integer from 1 "
-          "to 65535" },
+          "5:25: PortMapClass c: spec.ports.reserved[1] is x; an integer from 1 to 65535 is "
+          "needed" },
         { "apiVersion: v1\nkind: Node\nmetadata: {name: A}\n",
-          "3:18: Node A: metadata.name is A (a string), must be a DNS name: a-z, 0-9, '-' and '.', "
-          "at most 253 characters" },
+          "3:18: Node A: metadata.name is A; a DNS name is needed: a-z, 0-9, '-' and '.', at most "
+          "253 characters" },
         { "apiVersion: v1\nkind: Node\nmetadata: {}\n",
-          "3:11: Node without a name: metadata.name is missing, must be a DNS name: a-z, 0-9, '-' "
+          "3:11: Node without a name: metadata.name is missing; a DNS name is needed: a-z, 0-9, "
+          "'-' "
           "and '.', at most 253 characters" },
         { "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {addresses: [{type: "
           "InternalIP, address: x}]}\n",
-          "4:50: Node a: status.addresses[0].address is x (a string), must be an IP address" },
+          "4:50: Node a: status.addresses[0].address is x; an IP address is needed" },
         { "apiVersion: v1\nkind: Node\nmetadata: {name: \"a\\0b\"}\n",
           "3:18: Node without a name: metadata.name holds a NUL byte: take it out" },
         { "apiVersion: v1\nkind: Node\nmetadata: {name: a, labels: &x {a: b}, annotations: *x}\n",
           "3:53: Node a: a YAML alias (*name) is not supported: write out what it stands for" },
-        { "kind: Node\n", "1:1: Node without a name: apiVersion is missing, must be a string" },
+        { "kind: Node\n",
+          "1:1: Node without a name: apiVersion is missing: an object needs apiVersion, kind and "
+          "metadata with a name" },
         { "- a\n",
-          "1:1: document without a name: it is a list, must be a map with apiVersion, kind and "
-          "metadata" },
+          "1:1: a list is no object: one needs apiVersion, kind and metadata with a name" },
         { "a: b\n c: d\n", "2:3: not YAML: mapping values are not allowed in this context" },
+        { "hello\n",
+          "1:1: hello is no object: one needs apiVersion, kind and metadata with a name" },
+        { "a:\n  b: c\n\td: e\n",
+          "3:1: not YAML: while scanning a plain scalar: found a tab character that violates "
+          "indentation: use spaces, not tabs" },
+        { "a:\n\tb: c\n",
+          "2:1: not YAML: while scanning for the next token: found character that cannot start any "
+          "token: use spaces, not tabs" },
         { "a: [\n",
           "2:1: not YAML: while parsing a flow node: did not find expected node content" },
     };
@@ -130,6 +142,90 @@ static void what_is_wrong_is_named_with_its_place(void **state)
         assert_string_equal(d.errors.v[0], cases[i].error);
         decoded_done(&d);
     }
+}
+
+/* What a person wrote is held to more than what an API server or we ourselves did. */
+static void a_manifest_holds_nothing_unknown(void **state)
+{
+    (void)state;
+#define KNOWN "className: c, protocol: TCP, port: 1, serviceRef: {name: s, port: p}"
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        { MAPPING("{" KNOWN ", interface: [eth0]}"),
+          "5:74: PortMap default/m: spec.interface is unknown; did you mean interfaces?" },
+        { MAPPING("{" KNOWN ", classname: null}"),
+          "5:74: PortMap default/m: spec.classname is unknown; did you mean className?" },
+        { MAPPING("{" KNOWN ", node: a}"),
+          "5:74: PortMap default/m: spec.node is unknown; known are className, protocol, port, "
+          "endPort, interfaces and serviceRef" },
+        { MAPPING("{" KNOWN ", ? [a] : b}"),
+          "5:76: PortMap default/m: spec is a list; a map whose keys are names of fields is "
+          "needed" },
+        { CLASS("  namespaceSelector: {matchLables: {a: b}}\n"),
+          "5:23: PortMapClass c: spec.namespaceSelector.matchLables is unknown; did you mean "
+          "matchLabels?" },
+        { CLASS("  nodes: {a: {interfaces: [x], interface: y}}\n"),
+          "5:32: PortMapClass c: spec.nodes.a.interface is unknown; did you mean interfaces?" },
+        { CLASS("  ports: {mn: 1024}\n"),
+          "5:11: PortMapClass c: spec.ports.mn is unknown; did you mean min?" },
+        { CLASS("  ports: {max: 1000, min: 2000}\n"),
+          "5:27: PortMapClass c: spec.ports.min is 2000, above max, which is 1000: lower min or "
+          "raise max" },
+        { "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMap\nmetadata: {name: m, x: y}\n"
+          "status: {x: y}\nSpec: {}\n",
+          "5:1: PortMap default/m: Spec is unknown; did you mean spec?" },
+        { "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMap\nmetadata: {name: m}\ndata: {}\n",
+          "4:1: PortMap default/m: data is unknown; known are apiVersion, kind, metadata, spec and "
+          "status" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct decoded d = decode_as(cases[i].text, strlen(cases[i].text), CODEC_YAML, true);
+        assert_int_equal(d.objects.n, 0);
+        assert_int_equal(d.errors.n, 1);
+        assert_string_equal(d.errors.v[0], cases[i].error);
+        decoded_done(&d);
+    }
+    static const char ignored[] = MAPPING("{" KNOWN ", x: y}\n") "x: y\n---\n" CLASS(
+        "  nodes: {a: {interfaces: [x]}}\n  ports: {min: 2, max: 1}\n"
+        "  returnPath: {mode: None, x: y}\n");
+    struct decoded d = decode_as(ignored, sizeof(ignored) - 1, CODEC_YAML, false);
+    assert_int_equal(d.objects.n, 2);
+    decoded_done(&d);
+}
+
+static void a_kind_spelt_wrong_is_no_other_kind(void **state)
+{
+    (void)state;
+#define OF(version, kind) "apiVersion: " version "\nkind: " kind "\nmetadata: {name: m}\n"
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        { OF("kuport.wlz.li/v1alpha1", "Portmap"),
+          "2:7: PortMap default/m: kind is Portmap; did you mean PortMap?" },
+        { OF("kuport.wlz.li/v1alpha1", "PortMapClas"),
+          "2:7: PortMapClass m: kind is PortMapClas; did you mean PortMapClass?" },
+        { OF("kuport.wlz.li/v1", "PortMap"),
+          "1:13: PortMap default/m: apiVersion is kuport.wlz.li/v1; did you mean "
+          "kuport.wlz.li/v1alpha1?" },
+        { OF("v1", "PortMapClass"),
+          "1:13: PortMapClass m: apiVersion is v1; did you mean kuport.wlz.li/v1alpha1?" },
+        { OF("discovery.k8s.io/v1beta1", "EndpointSlice"),
+          "1:13: EndpointSlice default/m: apiVersion is discovery.k8s.io/v1beta1; did you mean "
+          "discovery.k8s.io/v1?" },
+        { OF("v1", "service"), "2:7: Service default/m: kind is service; did you mean Service?" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct decoded d = yaml(cases[i].text);
+        assert_int_equal(d.errors.n, 1);
+        assert_string_equal(d.errors.v[0], cases[i].error);
+        decoded_done(&d);
+    }
+    struct decoded d =
+        yaml(OF("v1", "Pod") "---\n" OF("serving.knative.dev/v1", "Service") "---\n" OF(
+            "v1", "Services") "---\n" OF("kuport.wlz.li/v1alpha1", "Tunnel"));
+    assert_int_equal(d.unknown.n, 4);
+    decoded_done(&d);
 }
 
 static void one_bad_object_leaves_the_others(void **state)
@@ -177,8 +273,8 @@ static void json_has_places_too(void **state)
     assert_int_equal(d.objects.n, 1);
     assert_int_equal(d.errors.n, 2);
     assert_string_equal(d.errors.v[0],
-                        "2:25: Node a\": metadata.name is \"a\"\" (a string), must be "
-                        "a DNS name: a-z, 0-9, '-' and '.', at most 253 characters");
+                        "2:25: Node a\": metadata.name is \"a\"\"; a DNS name is needed: "
+                        "a-z, 0-9, '-' and '.', at most 253 characters");
     assert_string_equal(d.errors.v[1],
                         "6:4: not JSON: parse error: unallowed token at this point in JSON text");
     decoded_done(&d);
@@ -265,7 +361,7 @@ static void a_host_is_read_from_a_file(void **state)
     assert_int_equal(h.ifaces[1].addresses[0].prefix_len, 32);
     assert_true(host_decode_file(path, "bad", &mem, &h, &err) < 0);
     assert_non_null(strstr(err.text, ":12:36: PortolanHost bad: interfaces[0].addresses[0] is "
-                                     "10.0.0.1 (a string), must be an address with prefix"));
+                                     "10.0.0.1; an address with prefix"));
     assert_true(host_decode_file(path, "none", &mem, &h, &err) < 0);
     assert_non_null(strstr(err.text, "metadata.name is none"));
     arena_done(&mem);
@@ -330,6 +426,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_applied),
         cmocka_unit_test(what_is_wrong_is_named_with_its_place),
+        cmocka_unit_test(a_manifest_holds_nothing_unknown),
+        cmocka_unit_test(a_kind_spelt_wrong_is_no_other_kind),
         cmocka_unit_test(one_bad_object_leaves_the_others),
         cmocka_unit_test(lists_are_read_item_by_item),
         cmocka_unit_test(json_has_places_too),
