@@ -253,6 +253,15 @@ static void unknown_kinds_are_noted_once(void **state)
     assert_string_equal(a.notes.v[0], "I a.yaml:1:1: apiVersion v1, kind Pod is none that Portolan "
                                       "reads: skipped");
     agent_close(&a);
+    /* Who reads once hears of it where nothing else is there. */
+    agent_load(&a, &w);
+    assert_int_equal(a.notes.n, 1);
+    assert_int_equal(agent_noted(&a, "I : apiVersion v1, kind Pod is none"), 1);
+    agent_close(&a);
+    world_put(&w, "b.yaml", NAMESPACE("b", "1"));
+    agent_load(&a, &w);
+    assert_int_equal(a.notes.n, 0);
+    agent_close(&a);
     world_close(&w);
 }
 

@@ -7,12 +7,12 @@
 #include "base/clock.h"
 #include "source/dir/dir.h"
 
-/* The first immutable field that differs, as a sentence, or false. */
-static bool immutable_change(const struct object *record, const struct object *manifest,
-                             struct err *ret)
+/* The first immutable field that differs, and as a sentence, or NULL. */
+static const char *immutable_change(const struct object *record, const struct object *manifest,
+                                    struct err *ret)
 {
     if (record->meta.kind != KIND_PORTMAP)
-        return false;
+        return NULL;
     const struct portmap *a = (const struct portmap *)record;
     const struct portmap *b = (const struct portmap *)manifest;
     const char *field;
@@ -34,13 +34,45 @@ static bool immutable_change(const struct object *record, const struct object *m
         snprintf(was, sizeof(was), a->has_end_port ? "%u" : "absent", a->end_port);
         snprintf(is, sizeof(is), b->has_end_port ? "%u" : "absent", b->end_port);
     } else {
-        return false;
+        return NULL;
     }
     err_set(ret, EINVAL,
             "PortMap %.64s/%.253s: spec.%s is %s, but was accepted as %s and cannot change: set it "
-            "back, or delete the manifest and create it again",
+            "back, or delete the manifest and create it again" STAYS,
             a->o.meta.ns, a->o.meta.name, field, is, was);
-    return true;
+    return field;
+}
+
+struct lookup {
+    const struct entry *e;
+    const char *field;
+    struct place place;
+};
+
+static void look_at(void *user, const struct doc *doc)
+{
+    struct lookup *l = user;
+    if (!l->place.line && doc->kind == l->e->kind && !strcmp(doc->ns, l->e->ns) &&
+        !strcmp(doc->name, l->e->name))
+        l->place = doc_place(doc, l->field);
+}
+
+/* Where the field stands in the file: read once more, since objects do not keep it. */
+static struct place field_place(const struct dir *d, const struct claim *c, const char *field)
+{
+    struct lookup l = { .e = c->entry, .field = field };
+    struct codec_handler handler = { .user = &l, .object = look_at };
+    struct place bad;
+    struct buf path = { 0 };
+    char *text;
+    size_t n;
+    buf_printf(&path, "%s/%s", d->path, c->file->name);
+    if (!codec_read_file(path.p, &text, &n, NULL)) {
+        codec_parse(text, n, codec_format(path.p), &handler, &bad, NULL);
+        free(text);
+    }
+    buf_done(&path);
+    return l.place.line ? l.place : c->place;
 }
 
 static bool same_pairs(const struct label_list *a, const struct label_list *b)
@@ -159,11 +191,11 @@ bool admit(struct dir *d, struct entry *e, const struct claim *c, struct object 
         return false;
     }
     bool same = record && encode_same_spec(record, manifest);
-    bool changed = record && !same && immutable_change(record, manifest, &err);
+    const char *changed = record && !same ? immutable_change(record, manifest, &err) : NULL;
     bool fresh = !record || (e->gone_us && (changed || other_identity(record, manifest)));
     int r = 0;
     if (changed && !fresh) {
-        dir_note(d, true, c->file->name, c->place, err.text);
+        dir_note(d, true, c->file->name, field_place(d, c, changed), err.text);
         object_free(manifest);
         *ret = record;
         return true;

@@ -190,6 +190,8 @@ static int dir_load(struct source *s, struct err *err)
     d->rescan = d->rescan_records = true;
     dir_pass(d);
     d->synced = true;
+    if (!d->entries.n && *d->foreign.text)
+        dir_note(d, false, "", (struct place){ 0 }, d->foreign.text);
     return 0;
 }
 

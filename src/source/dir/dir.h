@@ -73,7 +73,8 @@ struct dir {
     bool synced;
     struct map files;   /* name -> struct file */
     struct map entries; /* key -> struct entry */
-    struct map told;    /* "apiVersion kind" already noted */
+    struct map told;    /* notes that are made once */
+    struct err foreign; /* load(): the first object of another program's, "" for none */
     VEC(struct file *) dirty;
     VEC(struct entry *) touched;
     VEC(struct entry *) records; /* to be read */
@@ -97,6 +98,9 @@ void dir_schedule(struct dir *d, uint64_t ms);
 void dir_pass(struct dir *d);
 /* Something failed that may not fail later: another pass comes to it. */
 void dir_retry(struct dir *d);
+
+/* Ends the error of an object of which an older version holds. */
+#define STAYS "; the last accepted version stays in force"
 
 /* ---- scan.c ---- */
 void scan_folder(struct dir *d); /* marks new, changed and vanished files dirty */

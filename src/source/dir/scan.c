@@ -73,44 +73,51 @@ struct reading {
     bool nameless;
 };
 
-static void note_unknown(struct dir *d, const struct file *f, const struct doc *doc)
+static void note_once(struct dir *d, const char *file, struct place place, const char *text)
 {
-    struct buf key = { 0 };
-    buf_printf(&key, "%s %s", doc->api_version, doc->kind_name);
-    if (!map_put(&d->told, key.p, key.n, d)) {
-        struct err err;
-        err_set(&err, 0, "apiVersion %.200s, kind %.200s is none that Portolan reads: skipped",
-                doc->api_version, doc->kind_name);
-        dir_note(d, false, f->name, doc->place, err.text);
-    }
-    buf_done(&key);
+    if (!map_put(&d->told, text, strlen(text), d))
+        dir_note(d, false, file, place, text);
 }
 
-static bool known_already(const struct reading *r, const struct doc *doc)
+/* Who reads once wants to hear of it only where it may be why nothing is there. */
+static void note_foreign(struct dir *d, const struct file *f, const struct doc *doc)
 {
-    const struct entry *e = index_find(r->d, doc->kind, doc->ns, doc->name);
+    struct err err;
+    err_set(&err, 0, "apiVersion %.200s, kind %.200s is none that Portolan reads: skipped",
+            doc->api_version, doc->kind_name);
+    if (d->follow)
+        note_once(d, f->name, doc->place, err.text);
+    else if (!*d->foreign.text)
+        d->foreign = err;
+}
+
+static bool known_already(const struct reading *r, const struct found *found)
+{
+    const struct entry *e = index_find(r->d, found->kind, found->ns, found->name);
     if (!e || e->want)
         return false;
     for (const struct claim *c = e->claims; c; c = c->next)
         if (c->file == r->f)
-            return c->seen == doc->hash;
+            return c->seen == found->hash;
     return false;
 }
 
 static void on_doc(void *user, const struct doc *doc)
 {
     struct reading *r = user;
-    if (doc->kind == KIND_COUNT && *doc->api_version && *doc->kind_name) {
-        note_unknown(r->d, r->f, doc);
+    enum object_kind kind = doc_meant(doc);
+    if (kind == KIND_COUNT && *doc->api_version && *doc->kind_name) {
+        note_foreign(r->d, r->f, doc);
         return;
     }
-    struct found found = { .kind = doc->kind, .hash = doc->hash, .place = doc->place };
+    struct found found = { .kind = kind, .hash = doc->hash, .place = doc->place };
     struct err err;
-    found.known = doc->kind != KIND_COUNT && *doc->name && known_already(r, doc);
+    bool cluster = kind != KIND_COUNT && !kind_info[kind].namespaced;
+    found.ns = xstrdup(cluster ? "" : doc->ns);
+    found.name = xstrdup(doc->name);
+    found.known = kind != KIND_COUNT && *doc->name && known_already(r, &found);
     if (!found.known && doc_decode(doc, false, &found.obj, &found.error_place, &err))
         found.error = xstrdup(err.text);
-    found.ns = xstrdup(doc->ns);
-    found.name = xstrdup(doc->name);
     vec_push(&r->found, found);
 }
 
@@ -120,17 +127,29 @@ static void set_unknown(struct dir *d, struct file *f, bool unknown)
     f->unknown = unknown;
 }
 
+static void note_error(struct reading *r, const struct found *found, const struct entry *e)
+{
+    bool held = e && e->record;
+    for (const struct claim *c = e ? e->claims : NULL; c; c = c->next)
+        held = held || c->good;
+    struct buf b = { 0 };
+    buf_printf(&b, "%s%s", found->error, held ? STAYS : "");
+    dir_note(r->d, true, r->f->name, found->error_place, b.p);
+    buf_done(&b);
+}
+
 static void take(struct reading *r, struct found *found, bool quiet)
 {
     struct dir *d = r->d;
+    bool named = found->kind != KIND_COUNT && *found->name;
+    struct entry *e = named ? index_entry(d, found->kind, found->ns, found->name) : NULL;
+    struct claim *c = named ? index_claim(d, r->f, e) : NULL;
     if (found->error && !quiet)
-        dir_note(d, true, r->f->name, found->error_place, found->error);
-    if (found->kind == KIND_COUNT || !*found->name) {
+        note_error(r, found, e);
+    if (!named) {
         r->nameless = true;
         return;
     }
-    struct entry *e = index_entry(d, found->kind, found->ns, found->name);
-    struct claim *c = index_claim(d, r->f, e);
     if (c->reading == d->readings) {
         struct err err;
         err_set(&err, 0,
