@@ -96,12 +96,12 @@ static size_t switch_of(const char *path)
     return i;
 }
 
-/* Opens below /proc/sys and nowhere else: part of a path is an interface's name. */
-static int sysctl_open(const char *path, int flags)
+/* Opens below `root` and nowhere else: part of a path is an interface's name. */
+static int sysctl_open(const char *root, const char *path, int flags)
 {
     char full[PATH_MAX];
     if (path[0] == '/' || strstr(path, "/../") || !strncmp(path, "../", 3) || strstr(path, "//") ||
-        (size_t)snprintf(full, sizeof(full), "/proc/sys/%s", path) >= sizeof(full))
+        (size_t)snprintf(full, sizeof(full), "%s/%s", root, path) >= sizeof(full))
         return -EINVAL;
     int fd = open(full, flags | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -errno : fd;
@@ -109,7 +109,7 @@ static int sysctl_open(const char *path, int flags)
 
 static int value_read(const char *path, char out[static VALUE_MAX])
 {
-    int fd = sysctl_open(path, O_RDONLY);
+    int fd = sysctl_open("/proc/sys", path, O_RDONLY);
     if (fd < 0)
         return fd;
     ssize_t n = read(fd, out, VALUE_MAX - 1);
@@ -125,7 +125,10 @@ static int value_read(const char *path, char out[static VALUE_MAX])
 
 static int value_write(const char *path, const char *value)
 {
-    int fd = sysctl_open(path, O_WRONLY);
+    int fd = sysctl_open("/proc/sys", path, O_WRONLY);
+    /* Container runtimes mount it read-only, and let nothing be mounted below /proc. */
+    if (fd == -EROFS && (fd = sysctl_open("/host/proc/sys", path, O_WRONLY)) == -ENOENT)
+        fd = -EROFS;
     if (fd < 0)
         return fd;
     ssize_t n = write(fd, value, strlen(value));
@@ -244,7 +247,8 @@ static const char *advice(int error)
 {
     switch (error) {
     case EROFS:
-        return "; /proc/sys is read-only here: set it on the host";
+        return "; /proc/sys is read-only here: set it on the host, or mount the host's "
+               "/proc/sys/net at /host/proc/sys/net";
     case EACCES:
     case EPERM:
         return "; the agent may not: set it on the host";

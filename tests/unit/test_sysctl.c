@@ -195,7 +195,7 @@ static void a_read_only_proc_is_refused(void **state)
     assert_int_equal(sync_with(v, 1), 0);
     assert_refused(0, "sysctl net/ipv4/ip_forward", EROFS,
                    "cannot be set to 1: Read-only file system; /proc/sys is read-only here: set it "
-                   "on the host");
+                   "on the host, or mount the host's /proc/sys/net at /host/proc/sys/net");
 }
 
 int main(void)
