@@ -24,6 +24,10 @@ check: ## every check and test; last line: N passed, N failed, N skipped (root)
 	@tools/deps check
 	@tools/check
 
+check-api: ## the tests that need a real API server; the first time builds one (root)
+	@tools/deps check api
+	@tools/check --only api
+
 bench: ## the figures of docs/performance.md (root)
 	@tools/deps check
 	@$(MAKE) --no-print-directory build
@@ -40,4 +44,4 @@ format: ## lay out all C code by .clang-format
 clean: ## remove everything built
 	@rm -rf build build-*
 
-.PHONY: help build demo demo-down check bench fuzz format clean
+.PHONY: help build demo demo-down check check-api bench fuzz format clean
