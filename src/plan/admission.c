@@ -80,17 +80,17 @@ enum admission admission_merits(const struct snapshot *s, struct memo *m)
 
 /* ---- for people ---- */
 
-static const char *range_text(struct arena *a, uint32_t port, uint32_t end)
-{
-    return port == end ? arena_printf(a, "%u", port) : arena_printf(a, "%u-%u", port, end);
-}
-
-static const char *list_text(struct arena *a, const struct string_list *l)
+const char *names_text(struct arena *a, const struct string_list *l)
 {
     const char *text = l->n ? l->v[0] : "";
     for (uint32_t i = 1; i < l->n; i++)
         text = arena_printf(a, "%s, %s", text, l->v[i]);
     return text;
+}
+
+static const char *range_text(struct arena *a, uint32_t port, uint32_t end)
+{
+    return port == end ? arena_printf(a, "%u", port) : arena_printf(a, "%u-%u", port, end);
 }
 
 static const char *target_text(struct arena *a, const struct memo *m, uint32_t target)
@@ -126,7 +126,7 @@ static const char *message(const struct memo *m, struct arena *a)
         return arena_printf(a, "port %u is reserved by class %s", m->reserved_port, pm->class_name);
     case ADMIT_INTERFACE:
         return arena_printf(a, "no node of class %s has interface %s", pm->class_name,
-                            list_text(a, &pm->interfaces));
+                            names_text(a, &pm->interfaces));
     case ADMIT_CONFLICT:
     case ADMIT_VALID:
         break;
@@ -159,6 +159,6 @@ struct verdict admission_verdict(const struct memo *m, struct arena *a)
     else if (which == ADMIT_END_BELOW_PORT)
         value = arena_printf(a, "%u", m->end);
     else if (which == ADMIT_INTERFACE)
-        value = list_text(a, &m->pm->interfaces);
+        value = names_text(a, &m->pm->interfaces);
     return (struct verdict){ table[which].reason, message(m, a), table[which].field, value };
 }

@@ -178,6 +178,7 @@ bool portmap_is_refused_by_none(const struct memo *m, const char **ret_node);
 enum admission admission_merits(const struct snapshot *s, struct memo *m);
 /* For the Accepted condition. */
 struct verdict admission_verdict(const struct memo *m, struct arena *a);
+const char *names_text(struct arena *a, const struct string_list *l); /* "eth0, wt0" */
 
 /* conflict.c: an index of mappings by protocol and port */
 #define PROTO_COUNT  3
@@ -320,6 +321,10 @@ void memo_due(struct planner *p, struct memo *m);
 /* Takes ownership of the group (NULL: none); keeps the old one when they are equal. */
 void memo_set_group(struct planner *p, struct memo *m, struct nft_group *g);
 
+/* status.c: why an accepted mapping is not programmed, as far as objects and host tell; without
+ * a reason: nothing; without a field: what the class or the node reports as its own problem, or
+ * what mends itself. */
+struct verdict programmed_verdict(const struct planner *p, const struct memo *m, struct arena *a);
 void status_enqueue(struct planner *p, struct memo *m);
 void status_forget(struct planner *p, struct memo *m);
 /* The name of the node whose agent writes the mapping's status, or NULL. */

@@ -106,15 +106,20 @@ static void set_problem(struct planner *p, struct memo *m, struct problem_box *b
     m->problem = box;
 }
 
-/* A refused mapping is one node's problem to report: its status writer's. */
+/* What is wrong with a mapping is one node's problem to report: its status writer's. */
 static void find_problem(struct planner *p, struct memo *m)
 {
     struct problem_box *box = NULL;
-    const char *writer = memo_accepted(m) ? NULL : status_writer(p, m);
-    if (writer && !strcmp(writer, p->snap->node)) {
+    struct arena mem = { .chunk_size = 256 };
+    struct verdict v = { 0 };
+    const char *writer = status_writer(p, m);
+    if (writer && !strcmp(writer, p->snap->node))
+        v = memo_accepted(m) ? programmed_verdict(p, m, &mem) : admission_verdict(m, &mem);
+    if (!v.field) {
+        arena_done(&mem);
+    } else {
         box = xcalloc(1, sizeof(*box));
-        box->mem.chunk_size = 256;
-        struct verdict v = admission_verdict(m, &box->mem);
+        box->mem = mem;
         box->problem = (struct problem){ .kind = KIND_PORTMAP,
                                          .ns = arena_strdup(&box->mem, m->pm->o.meta.ns),
                                          .name = arena_strdup(&box->mem, m->pm->o.meta.name),

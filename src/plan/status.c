@@ -7,10 +7,6 @@
 #include "base/map.h"
 #include "plan/internal.h"
 
-struct fact { /* why a mapping is not programmed; reason NULL: it is */
-    const char *reason, *message;
-};
-
 const char *status_writer(const struct planner *p, const struct memo *m)
 {
     if (m->cls && m->choice.node && class_accepting(m->cls, m->choice.node) >= 0)
@@ -42,26 +38,31 @@ void status_forget(struct planner *p, struct memo *m)
 
 /* ---- Programmed ---- */
 
-static struct fact node_trouble(const struct memo *m, struct arena *a)
+static struct verdict node_trouble(const struct memo *m, struct arena *a)
 {
-    if (m->serving < 0)
-        return (struct fact){ "NodeNotReady",
-                              arena_printf(a, "no node of class %s exists", m->pm->class_name) };
+    const char *class_name = m->pm->class_name;
+    struct verdict v = { .reason = "NodeNotReady" };
+    if (m->serving < 0) {
+        v.field = "spec.className";
+        v.value = class_name;
+        v.message = arena_printf(a, "no node of class %s exists", class_name);
+        return v;
+    }
     const struct accepting *n = &m->cls->accepting[m->serving];
-    if (!n->row)
-        return (struct fact){ "NodeNotReady",
-                              arena_printf(a, "node %s has not reported to class %s yet", n->name,
-                                           m->pm->class_name) };
-    if (!n->row->ready)
-        return (struct fact){ "NodeNotReady",
-                              arena_printf(a, "node %s: %s", n->name,
-                                           *n->row->message ? n->row->message : "not ready") };
-    if (!portmap_has_interface(m, (size_t)m->serving))
-        return (
-            struct fact){ "NoInterfaceOnNode",
-                          arena_printf(a, "class %s gives node %s none of the interfaces asked for",
-                                       m->pm->class_name, n->name) };
-    return (struct fact){ 0 };
+    if (!n->row) {
+        v.message =
+            arena_printf(a, "node %s has not reported to class %s yet", n->name, class_name);
+    } else if (!n->row->ready) {
+        v.message = arena_printf(a, "node %s: %s", n->name,
+                                 *n->row->message ? n->row->message : "not ready");
+    } else if (!portmap_has_interface(m, (size_t)m->serving)) {
+        v.reason = "NoInterfaceOnNode";
+        v.field = "spec.interfaces";
+        v.value = names_text(a, &m->pm->interfaces);
+        v.message = arena_printf(a, "class %s gives node %s none of the interfaces asked for",
+                                 class_name, n->name);
+    }
+    return v.message ? v : (struct verdict){ 0 };
 }
 
 static const char *pair_trouble(const struct memo *m, const struct pair *pair, struct arena *a)
@@ -74,7 +75,7 @@ static const char *pair_trouble(const struct memo *m, const struct pair *pair, s
     return NULL;
 }
 
-static struct fact path_trouble(const struct memo *m, struct arena *a)
+static struct verdict path_trouble(const struct memo *m, struct arena *a)
 {
     const char *node, *why = NULL;
     if (portmap_is_refused_by_none(m, &node))
@@ -91,7 +92,37 @@ static struct fact path_trouble(const struct memo *m, struct arena *a)
                            "another port, is needed",
                            memo_key(m->lane), l4proto_name(m->pm->protocol),
                            m->port > m->lane->port ? m->port : m->lane->port, m->choice.node);
-    return (struct fact){ why ? "ReturnPathUnavailable" : NULL, why };
+    if (!why)
+        return (struct verdict){ 0 };
+    return (struct verdict){ "ReturnPathUnavailable", why, "spec.className", m->pm->class_name };
+}
+
+/* What only the serving node can know of itself. */
+static struct verdict own_trouble(const struct planner *p, const struct memo *m, struct arena *a)
+{
+    const char *v6 = host_v6_trouble(p->snap->host), *node = p->snap->node;
+    struct verdict v = { .reason = "NodeNotReady" };
+    if (!m->choice.t[F4].found && v6) {
+        v.message = arena_printf(a, "node %s: IPv6 is not delivered: %s", node, v6);
+    } else if (m->cls->self == m->serving && !m->answers.ifaces[F4].n && !m->answers.ifaces[F6].n) {
+        v.field = "spec.interfaces";
+        v.value = names_text(a, &m->pm->interfaces);
+        v.message = arena_printf(a,
+                                 "node %s: no interface asked for has an address of the Service's "
+                                 "family for itself",
+                                 node);
+    }
+    return v.message ? v : (struct verdict){ 0 };
+}
+
+struct verdict programmed_verdict(const struct planner *p, const struct memo *m, struct arena *a)
+{
+    if (!m->choice.node)
+        return selection_trouble(p->snap, m, a);
+    struct verdict v = node_trouble(m, a);
+    if (!v.reason)
+        v = path_trouble(m, a);
+    return v.reason ? v : own_trouble(p, m, a);
 }
 
 static const struct refusal *find_refusal(const struct applied *applied, const char *owner)
@@ -109,11 +140,11 @@ static const struct refusal *find_refusal(const struct applied *applied, const c
     return NULL;
 }
 
-static struct fact refused(const struct planner *p, const struct memo *m,
-                           const struct applied *applied, struct arena *a)
+static struct verdict refused(const struct planner *p, const struct memo *m,
+                              const struct applied *applied, struct arena *a)
 {
     if (!applied->n_refusals)
-        return (struct fact){ 0 };
+        return (struct verdict){ 0 };
     const struct refusal *r = find_refusal(applied, m->owner);
     if (!r && m->group)
         r = find_refusal(applied, "node");
@@ -121,40 +152,10 @@ static struct fact refused(const struct planner *p, const struct memo *m,
         if (m->pairs.v[i].pair->state.local)
             r = find_refusal(applied, link_owner(a, m->pairs.v[i].pair));
     if (!r)
-        return (struct fact){ 0 };
-    return (struct fact){ "NodeNotReady",
-                          arena_printf(a, "node %s: %s: %s", p->snap->node, r->object, r->text) };
-}
-
-/* What only the serving node can know of itself. */
-static struct fact own_trouble(const struct planner *p, const struct memo *m, struct arena *a)
-{
-    const char *v6 = host_v6_trouble(p->snap->host);
-    if (!m->choice.t[F4].found && v6)
-        return (struct fact){ "NodeNotReady", arena_printf(a, "node %s: IPv6 is not delivered: %s",
-                                                           p->snap->node, v6) };
-    if (m->cls->self == m->serving && !m->answers.ifaces[F4].n && !m->answers.ifaces[F6].n)
-        return (struct fact){ "NodeNotReady",
-                              arena_printf(a,
-                                           "node %s: no interface asked for has an address of "
-                                           "the Service's family for itself",
-                                           p->snap->node) };
-    return (struct fact){ 0 };
-}
-
-static struct fact find_fact(const struct planner *p, const struct memo *m,
-                             const struct applied *applied, struct arena *a)
-{
-    if (!m->choice.node) {
-        struct verdict v = selection_trouble(p->snap, m, a);
-        return (struct fact){ v.reason, v.message };
-    }
-    struct fact f = node_trouble(m, a);
-    if (!f.reason)
-        f = path_trouble(m, a);
-    if (!f.reason)
-        f = own_trouble(p, m, a);
-    return f.reason ? f : refused(p, m, applied, a);
+        return (struct verdict){ 0 };
+    return (struct verdict){ .reason = "NodeNotReady",
+                             .message = arena_printf(a, "node %s: %s: %s", p->snap->node, r->object,
+                                                     r->text) };
 }
 
 /* ---- conditions ---- */
@@ -187,10 +188,12 @@ static void put_conditions(const struct planner *p, const struct memo *m,
         condition_make(a, old, "Accepted", memo_accepted(m), v.reason, v.message, generation, now);
     if (!memo_accepted(m))
         return;
-    struct fact f = find_fact(p, m, applied, a);
-    if (f.reason) {
+    v = programmed_verdict(p, m, a);
+    if (!v.reason)
+        v = refused(p, m, applied, a);
+    if (v.reason) {
         st->conditions.v[st->conditions.n++] =
-            condition_make(a, old, "Programmed", false, f.reason, f.message, generation, now);
+            condition_make(a, old, "Programmed", false, v.reason, v.message, generation, now);
     } else if (applied->acknowledged) {
         st->conditions.v[st->conditions.n++] =
             condition_make(a, old, "Programmed", true, "AllNodesReady", "", generation, now);

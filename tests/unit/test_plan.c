@@ -221,6 +221,36 @@ static void a_change_of_one_endpoint_leaves_the_node_alone(void **state)
     unload(&b);
 }
 
+static const struct problem *problem_of(const struct plan *plan, const char *name)
+{
+    for (size_t i = 0; i < plan->problems.n; i++)
+        if (!strcmp(plan->problems.v[i].name, name))
+            return &plan->problems.v[i];
+    return NULL;
+}
+
+static void a_service_that_goes_is_missed(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct applied applied = { .acknowledged = true };
+    load(&b, "no-endpoint", "edge-a");
+    assert_string_equal(problem_of(plan_build(b.planner, &b.snap), "no-slice")->message,
+                        "Service games/no-slice has no EndpointSlice: does it have a selector?");
+    plan_statuses(b.planner, &b.snap, &applied);
+    store_commit(b.store);
+    assert_true(store_remove(b.store, KIND_SERVICE, "games", "no-slice"));
+    look(&b);
+    assert_true(b.snap.changes_known);
+    const struct plan *plan = plan_build(b.planner, &b.snap);
+    struct status_writes w = plan_statuses(b.planner, &b.snap, &applied);
+    assert_string_equal(written(&w, "no-slice", "Programmed")->message,
+                        "there is no Service games/no-slice");
+    assert_string_equal(problem_of(plan, "no-slice")->message,
+                        "there is no Service games/no-slice");
+    unload(&b);
+}
+
 static bool opens(const struct plan *plan, const char *owner)
 {
     const struct nft_group *g = group_of(plan, owner);
@@ -263,6 +293,7 @@ int main(void)
         cmocka_unit_test(end_below_port_is_refused),
         cmocka_unit_test(unchanged_mappings_keep_their_group),
         cmocka_unit_test(a_change_of_one_endpoint_leaves_the_node_alone),
+        cmocka_unit_test(a_service_that_goes_is_missed),
         cmocka_unit_test(a_lane_is_free_when_its_holder_goes),
         cmocka_unit_test(a_slot_is_free_when_the_older_link_goes),
     };
