@@ -110,7 +110,7 @@ static void on_pass(uv_timer_t *t)
             a->retry_ms = RETRY_MAX_MS;
         uv_timer_start(&a->retry_timer, on_retry, a->retry_ms, 0);
     }
-    if (a->needs)
+    if (a->needs || a->pass.statuses_wait)
         request(a, a->needs);
 }
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <linux/netlink.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +10,8 @@
 #include "kernel/conntrack.h"
 #include "kernel/sysctl.h"
 #include "status/status.h"
+
+#define MANY_CHANGES 100
 
 int pass_open(struct pass *p, struct err *err)
 {
@@ -96,19 +99,22 @@ static int apply(struct pass *p, const struct desired *d, unsigned needs, struct
         r = nft_sync(p->nft, d->groups, d->n_groups, needs & PASS_AUDIT_NFT, &p->report, err);
     if (!r)
         r = rtnl_remove(p->rtnl, d, &p->report, err);
-    if (r)
-        return r;
+    return r;
+}
+
+/* Flows that were there before still go where they went. */
+static void flush_conntrack(struct pass *p)
+{
     const struct flow_target *udp;
     size_t n = nft_udp_changes(p->nft, &udp);
     if (!n)
-        return 0;
+        return;
     struct err ct = { 0 };
     int flushed = conntrack_flush_udp(p->conntrack_port, udp, n, &ct);
     if (flushed < 0)
         notes_say(&p->notes, LOG_WARN, "conntrack", log_quote(ct.text));
     else if (flushed)
         log_debug("event=conntrack_flushed entries=%d", flushed);
-    return 0;
 }
 
 static void say_refusals(struct pass *p)
@@ -160,8 +166,10 @@ static bool write_statuses(struct pass *p, const struct snapshot *snap, bool ack
     p->metrics.statuses_written += out.written;
     p->metrics.status_conflicts += out.conflicts;
     p->metrics.status_failures += out.failed;
+    p->statuses_wait = out.waiting;
     if (out.written)
-        log_debug("event=status written=%zu conflicts=%zu", out.written, out.conflicts);
+        log_debug("event=status written=%zu conflicts=%zu waiting=%zu", out.written, out.conflicts,
+                  out.waiting);
     return !out.failed;
 }
 
@@ -228,6 +236,9 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     int64_t planned = clock_mono_us();
     int r = apply(p, &plan->desired, needs, &p->failure);
     int64_t applied = clock_mono_us();
+    if (!r)
+        flush_conntrack(p);
+    int64_t flushed = clock_mono_us();
     if (r)
         notes_say(&p->notes, LOG_ERROR, "apply", log_quote(p->failure.text));
     else
@@ -241,9 +252,12 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     const struct report *rep = &p->report;
     if (rep->adds || rep->changes || rep->deletes)
         log_info("event=%s adds=%zu changes=%zu deletes=%zu bytes=%zu refused=%zu plan_us=%lld "
-                 "apply_us=%lld",
+                 "apply_us=%lld conntrack_us=%lld",
                  mends ? "mended" : "applied", rep->adds, rep->changes, rep->deletes, rep->bytes,
-                 rep->refusals.n, (long long)(planned - start), (long long)(applied - planned));
+                 rep->refusals.n, (long long)(planned - start), (long long)(applied - planned),
+                 (long long)(flushed - applied));
+    if (!snap.changes_known || snap.n_changes >= MANY_CHANGES)
+        malloc_trim(0); /* leaves more free memory behind than the next passes use */
     metrics_observe(&p->metrics.plan, planned - start);
     metrics_observe(&p->metrics.apply, applied - planned);
     metrics_apply(&p->metrics, rep);

@@ -39,6 +39,7 @@ struct pass {
     struct report report;
     struct notes notes;
     struct metrics metrics;
+    bool statuses_wait; /* for another pass */
     struct err failure; /* what the last pass left undone; no text when it was clean */
 };
 

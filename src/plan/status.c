@@ -314,7 +314,7 @@ struct status_writes plan_statuses(struct planner *p, const struct snapshot *sna
                                    const struct applied *applied)
 {
     arena_reset(&p->status_mem);
-    p->writes.n = 0;
+    vec_done(&p->writes); /* a full pass's are many and large, the next ones' few */
     p->snap = snap;
     uint64_t hash = refusals_hash(applied);
     for (size_t i = 0; hash != p->refusals_seen && i < p->memos.n; i++)

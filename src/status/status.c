@@ -2,23 +2,45 @@
 
 #include <errno.h>
 
+#include "base/clock.h"
+
+#define MAPPINGS_US 50000
+
+struct sending {
+    struct source *source;
+    void (*failed)(const struct status_write *w, const char *text, void *user);
+    void *user;
+    struct status_outcome out;
+};
+
+static void send_one(struct sending *s, const struct status_write *w)
+{
+    struct err err = { 0 };
+    int r = s->source->ops->write(s->source, w, &err);
+    if (!r) {
+        s->out.written++;
+    } else if (r == -EAGAIN) {
+        s->out.conflicts++;
+    } else {
+        s->out.failed++;
+        s->failed(w, err.text, s->user);
+    }
+}
+
 struct status_outcome status_send(struct source *source, const struct status_writes *writes,
                                   void (*failed)(const struct status_write *w, const char *text,
                                                  void *user),
                                   void *user)
 {
-    struct status_outcome out = { 0 };
-    for (size_t i = 0; i < writes->n; i++) {
-        struct err err = { 0 };
-        int r = source->ops->write(source, &writes->v[i], &err);
-        if (!r) {
-            out.written++;
-        } else if (r == -EAGAIN) {
-            out.conflicts++;
-        } else {
-            out.failed++;
-            failed(&writes->v[i], err.text, user);
-        }
-    }
-    return out;
+    struct sending s = { .source = source, .failed = failed, .user = user };
+    size_t n = 0, i = 0; /* mappings come first in the list */
+    while (n < writes->n && writes->v[n].kind == WRITE_PORTMAP_STATUS)
+        n++;
+    for (size_t c = n; c < writes->n; c++)
+        send_one(&s, &writes->v[c]);
+    int64_t end = clock_mono_us() + (s.out.written ? 0 : MAPPINGS_US);
+    while (i < n && clock_mono_us() < end)
+        send_one(&s, &writes->v[i++]);
+    s.out.waiting = n - i;
+    return s.out;
 }

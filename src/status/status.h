@@ -5,10 +5,13 @@
 
 struct status_outcome {
     size_t written, conflicts, failed;
+    size_t waiting; /* not tried: run another pass soon, it decides on them again */
 };
 
-/* Tries every write. A conflict (-EAGAIN) is no fault: the newer object is on its way and the
- * next pass decides again. `failed` is told of every other error. */
+/* Classes first. When one of them was written the mappings wait, because what they say quotes
+ * it; and they wait after a twentieth of a second, so that ten thousand of them do not hold up
+ * a change. A conflict (-EAGAIN) is no fault: the newer object is on its way and the next pass
+ * decides again. `failed` is told of every other error. */
 struct status_outcome status_send(struct source *source, const struct status_writes *writes,
                                   void (*failed)(const struct status_write *w, const char *text,
                                                  void *user),
