@@ -321,6 +321,19 @@ static void find_slot(const struct pair *pair, struct link_state *s)
     }
 }
 
+static void missing_slot(const struct pair *pair, struct link_state *s)
+{
+    const struct condition *c = condition_find(&pair->cls->obj->status.conditions, "Ready");
+    if (c && !strcmp(c->reason, "SubnetExhausted"))
+        trouble(s, "no slot is recorded in class %s for link %s, and subnet %s has none left",
+                pair->class_name, pair->key, pair->cls->obj->subnet);
+    else
+        trouble(s,
+                "no slot is recorded yet in class %s for link %s: the agent on node %s records it, "
+                "is it running?",
+                pair->class_name, pair->key, pair->peer[!pair->uses[0]]);
+}
+
 static void find_state(const struct planner *p, struct pair *pair)
 {
     struct link_state s, old = pair->state;
@@ -331,7 +344,7 @@ static void find_state(const struct planner *p, struct pair *pair)
                 pair->cls->blocked_message);
     find_nodes(p, pair, &s);
     if (!s.landed && !*s.trouble)
-        trouble(&s, "no slot is recorded yet in class %s for link %s", pair->class_name, pair->key);
+        missing_slot(pair, &s);
     pair->state = s; /* a clash is between two states */
     if (s.landed && !*s.trouble)
         find_clash(p, pair, &s);

@@ -38,6 +38,20 @@ void status_forget(struct planner *p, struct memo *m)
 
 /* ---- Programmed ---- */
 
+static const char *no_accepting_node(const struct memo *m, struct arena *a)
+{
+    const struct portmap_class *c = m->cls->obj;
+    if (!c->n_nodes)
+        return arena_printf(a, "class %s lists no node", m->pm->class_name);
+    struct string_list names = { arena_new_array(a, c->n_nodes, const char *), 0 };
+    while (names.n < c->n_nodes) {
+        names.v[names.n] = c->nodes[names.n].name;
+        names.n++;
+    }
+    return arena_printf(a, "no node of class %s exists, it lists: %s", m->pm->class_name,
+                        names_text(a, &names));
+}
+
 static struct verdict node_trouble(const struct memo *m, struct arena *a)
 {
     const char *class_name = m->pm->class_name;
@@ -45,7 +59,7 @@ static struct verdict node_trouble(const struct memo *m, struct arena *a)
     if (m->serving < 0) {
         v.field = "spec.className";
         v.value = class_name;
-        v.message = arena_printf(a, "no node of class %s exists", class_name);
+        v.message = no_accepting_node(m, a);
         return v;
     }
     const struct accepting *n = &m->cls->accepting[m->serving];
