@@ -174,7 +174,7 @@ static void sink_removed(void *user, enum object_kind kind, const char *ns, cons
 static void sink_note(void *user, bool is_error, const char *where, const char *text)
 {
     (void)user;
-    log_write(is_error ? LOG_ERROR : LOG_WARN, "event=source where=%s text=%s", log_quote(where),
+    log_write(is_error ? LOG_ERROR : LOG_INFO, "event=source where=%s text=%s", log_quote(where),
               log_quote(text));
 }
 
@@ -194,7 +194,11 @@ static void tell_metrics(void *user, struct buf *out)
 static bool tell_ready(void *user, struct buf *out)
 {
     struct agent *a = user;
-    if (!a->pass.source->ops->synced(a->pass.source)) {
+    const struct source_ops *ops = a->pass.source->ops;
+    size_t n = out->n;
+    ops->unready(a->pass.source, out);
+    bool current = out->n == n;
+    if (!ops->synced(a->pass.source)) {
         buf_puts(out, "source: not every needed object has been seen yet; the kernel keeps what it "
                       "has\n");
         return false;
@@ -204,7 +208,7 @@ static bool tell_ready(void *user, struct buf *out)
                    a->pass.node);
         return false;
     }
-    return pass_ready(&a->pass, out);
+    return pass_ready(&a->pass, out) && current;
 }
 
 /* ---- start and stop ---- */

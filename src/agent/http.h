@@ -1,8 +1,8 @@
 /* Health and metrics over HTTP, on the agent's loop.
  *
  *   /livez, /healthz  200 while the loop turns (that it answers is the proof)
- *   /readyz           200 when every needed object was seen and the last pass left nothing
- *                     undone; else 503 with the reasons, one a line
+ *   /readyz           200 when every needed object was seen, the source can be followed and
+ *                     the last pass left nothing undone; else 503 with the reasons, one a line
  *   /metrics          Prometheus text */
 #pragma once
 

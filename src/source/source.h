@@ -8,6 +8,7 @@
 
 #include <uv.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "model/status.h"
 
@@ -34,6 +35,9 @@ struct source_ops {
     /* 0 written (the sink gets the new object), -EAGAIN the object changed meanwhile (decide
      * again on the next snapshot), other -errno with a sentence. */
     int (*write)(struct source *s, const struct status_write *w, struct err *err);
+    /* One line for each reason why it is not synced or cannot follow now; nothing when all is
+     * well. */
+    void (*unready)(struct source *s, struct buf *out);
     /* Stops following; handles close on the loop. */
     void (*stop)(struct source *s);
     void (*free)(struct source *s);

@@ -308,6 +308,16 @@ static void lost_events_are_made_up_for(void **state)
     world_close(&w);
 }
 
+static const char *unready(const struct agent *a)
+{
+    static char text[600];
+    struct buf b = { 0 };
+    a->source->ops->unready(a->source, &b);
+    snprintf(text, sizeof(text), "%s", buf_str(&b));
+    buf_done(&b);
+    return text;
+}
+
 static void the_folder_itself_may_come_back(void **state)
 {
     (void)state;
@@ -321,10 +331,64 @@ static void the_folder_itself_may_come_back(void **state)
     rename(w.path, away);
     world_until(&w, a.notes.n == 1);
     assert_true(HAS(&a, "a", "1"));
+    assert_int_equal(agent_noted(&a, "give a folder that exists"), 1);
+    assert_non_null(strstr(unready(&a), "give a folder that exists\n"));
     rename(away, w.path);
     world_put(&w, "a.yaml", NAMESPACE("a", "2"));
     world_until(&w, HAS(&a, "a", "2"));
+    assert_int_equal(a.notes.n, 2);
+    assert_string_equal(a.notes.v[1], "I : the folder can be read again");
+    assert_string_equal(unready(&a), "");
+    agent_close(&a);
+    world_close(&w);
+}
+
+static void a_folder_that_may_not_be_read_is_waited_for(void **state)
+{
+    (void)state;
+    static const uid_t nobody = 65534;
+    struct world w;
+    struct agent a;
+    bool root = !geteuid();
+    world_open(&w);
+    if (root)
+        assert_int_equal(chown(w.path, nobody, nobody) || seteuid(nobody), 0);
+    world_put(&w, "a.yaml", NAMESPACE("a", "1"));
+    agent_start(&a, &w);
+    chmod(w.path, 0300);
+    world_until(&w, a.notes.n == 1);
+    assert_int_equal(agent_noted(&a, "Permission denied: make it readable"), 1);
+    assert_non_null(strstr(unready(&a), "Permission denied: make it readable"));
+    assert_true(HAS(&a, "a", "1"));
+    chmod(w.path, 0700);
+    world_until(&w, !*unready(&a));
+    assert_int_equal(a.notes.n, 2);
+    assert_true(HAS(&a, "a", "1"));
+    agent_close(&a);
+    if (root)
+        assert_int_equal(seteuid(0), 0);
+    world_close(&w);
+}
+
+static void what_only_looks_like_a_manifest_is_noted_once(void **state)
+{
+    (void)state;
+    struct world w;
+    struct agent a;
+    world_open(&w);
+    world_put(&w, "a.YAML", "");
+    world_put(&w, ".b.YAML", "");
+    world_put(&w, "c.txt", "");
+    agent_start(&a, &w);
     assert_int_equal(a.notes.n, 1);
+    assert_string_equal(a.notes.v[0], "I a.YAML: a.YAML is not read: make its name end in .yaml, "
+                                      ".yml or .json");
+    mkdir(world_path(&w, "sub"), 0755);
+    world_put(&w, "sub/a.Json", "");
+    world_put(&w, "a.YAML", "again");
+    world_put(&w, "d.yaml", NAMESPACE("d", "1"));
+    world_until(&w, HAS(&a, "d", "1") && a.notes.n == 2);
+    assert_int_equal(agent_noted(&a, "I sub/a.Json: sub/a.Json is not read"), 1);
     agent_close(&a);
     world_close(&w);
 }
@@ -344,6 +408,8 @@ int main(void)
         cmocka_unit_test(a_burst_is_one_change),
         cmocka_unit_test(lost_events_are_made_up_for),
         cmocka_unit_test(the_folder_itself_may_come_back),
+        cmocka_unit_test(a_folder_that_may_not_be_read_is_waited_for),
+        cmocka_unit_test(what_only_looks_like_a_manifest_is_noted_once),
     };
     return cmocka_run_group_tests_name("source dir", tests, NULL, NULL);
 }

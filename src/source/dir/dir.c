@@ -128,6 +128,16 @@ static void retry(struct dir *d)
     }
 }
 
+void dir_trouble(struct dir *d, const char *folder, const struct err *err)
+{
+    if (!d->troubled)
+        dir_note(d, true, folder, (struct place){ 0 }, err->text);
+    d->troubled = true;
+    d->trouble = *err;
+    d->rescan = true;
+    dir_schedule(d, RETRY_MS);
+}
+
 /* False when this must be tried again later; everything stays as it is. */
 static bool begin(struct dir *d)
 {
@@ -135,14 +145,11 @@ static bool begin(struct dir *d)
     if (!d->follow)
         return true;
     if (check_folder(d, &err) || record_lock(d, &err)) {
-        if (!d->unreadable)
-            dir_note(d, true, "", (struct place){ 0 }, err.text);
-        d->unreadable = true;
-        d->rescan = d->rescan_records = true;
-        dir_schedule(d, RETRY_MS);
+        dir_trouble(d, "", &err);
+        d->rescan_records = true;
         return false;
     }
-    d->unreadable = false;
+    d->trouble.text[0] = '\0';
     watch_drain(d);
     if (d->retry_us && clock_mono_us() >= d->retry_us)
         retry(d);
@@ -153,11 +160,17 @@ void dir_pass(struct dir *d)
 {
     if (!begin(d))
         return;
-    if (d->rescan)
+    bool rescan = d->rescan;
+    d->rescan = false;
+    if (rescan)
         scan_folder(d);
     if (d->rescan_records)
         record_scan(d);
-    d->rescan = d->rescan_records = false;
+    d->rescan_records = false;
+    if (d->troubled && !*d->trouble.text) {
+        dir_note(d, false, "", (struct place){ 0 }, "the folder can be read again");
+        d->troubled = false;
+    }
     d->pass++;
     bool unknown = d->unknown;
     read_dirty(d);
@@ -217,6 +230,13 @@ static bool dir_synced(struct source *s)
     return ((struct dir *)s)->synced;
 }
 
+static void dir_unready(struct source *s, struct buf *out)
+{
+    const struct dir *d = (struct dir *)s;
+    if (*d->trouble.text)
+        buf_printf(out, "source: %s\n", d->trouble.text);
+}
+
 static void dir_stop(struct source *s)
 {
     struct dir *d = (struct dir *)s;
@@ -248,6 +268,7 @@ static const struct source_ops dir_ops = {
     .start = dir_start,
     .synced = dir_synced,
     .write = dir_write,
+    .unready = dir_unready,
     .stop = dir_stop,
     .free = dir_free,
 };

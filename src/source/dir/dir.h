@@ -83,7 +83,8 @@ struct dir {
     bool rescan;         /* list the folder */
     bool rescan_records; /* read all records */
     bool changed;        /* the sink must be told */
-    bool unreadable;     /* DIR or the lock; noted */
+    bool troubled;       /* noted; until a pass is without trouble */
+    struct err trouble;  /* the folders or the lock cannot be used; "" when they can */
     int64_t retry_us;    /* when to try again what could not be read or written, 0: nothing */
     int lock;            /* fd of .status/.lock, -1 */
     bool gone;           /* some entry may have gone_us */
@@ -96,6 +97,8 @@ void dir_note(struct dir *d, bool is_error, const char *file, struct place place
 /* A pass is due in so many milliseconds. Nothing without a loop. */
 void dir_schedule(struct dir *d, uint64_t ms);
 void dir_pass(struct dir *d);
+/* A folder, or "" for DIR, cannot be used: noted once, and another pass comes to it. */
+void dir_trouble(struct dir *d, const char *folder, const struct err *err);
 /* Something failed that may not fail later: another pass comes to it. */
 void dir_retry(struct dir *d);
 
@@ -107,6 +110,8 @@ void scan_folder(struct dir *d); /* marks new, changed and vanished files dirty 
 struct file *scan_mark(struct dir *d, const char *name);
 void scan_read(struct dir *d, struct file *f);
 bool scan_is_manifest(const char *name);
+/* Tells once of a file that is none by its ending alone. `path` is below DIR. */
+void scan_note_ending(struct dir *d, const char *path);
 void scan_free(struct file *f);
 
 /* ---- index.c ---- */

@@ -2,22 +2,42 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "source/dir/dir.h"
 
-bool scan_is_manifest(const char *name)
+static bool has_ending(const char *name, int (*compare)(const char *a, const char *b))
 {
     static const char *const endings[] = { ".yaml", ".yml", ".json" };
     size_t n = strlen(name);
-    if (*name == '.')
-        return false;
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
         size_t m = strlen(endings[i]);
-        if (n > m && !strcmp(name + n - m, endings[i]))
+        if (n > m && !compare(name + n - m, endings[i]))
             return true;
     }
     return false;
+}
+
+bool scan_is_manifest(const char *name)
+{
+    return *name != '.' && has_ending(name, strcmp);
+}
+
+static void note_once(struct dir *d, const char *file, struct place place, const char *text)
+{
+    if (!map_put(&d->told, text, strlen(text), d))
+        dir_note(d, false, file, place, text);
+}
+
+void scan_note_ending(struct dir *d, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    struct err err;
+    if (*name == '.' || !has_ending(name, strcasecmp))
+        return;
+    err_set(&err, 0, "%.300s is not read: make its name end in .yaml, .yml or .json", path);
+    note_once(d, path, (struct place){ 0 }, err.text);
 }
 
 static struct file *get_file(struct dir *d, const char *name)
@@ -72,12 +92,6 @@ struct reading {
     VEC(struct found) found;
     bool nameless;
 };
-
-static void note_once(struct dir *d, const char *file, struct place place, const char *text)
-{
-    if (!map_put(&d->told, text, strlen(text), d))
-        dir_note(d, false, file, place, text);
-}
 
 /* Who reads once wants to hear of it only where it may be why nothing is there. */
 static void note_foreign(struct dir *d, const struct file *f, const struct doc *doc)
@@ -332,8 +346,8 @@ static void list_folder(struct dir *d, const char *sub)
     DIR *dir = opendir(folder);
     if (!dir && errno != ENOENT && errno != ENOTDIR) {
         struct err err;
-        err_set(&err, errno, "cannot list the folder: %s", strerror(errno));
-        dir_note(d, true, sub, (struct place){ 0 }, err.text);
+        err_set(&err, errno, "cannot list %s: %s: make it readable", folder, strerror(errno));
+        dir_trouble(d, sub, &err);
         keep_folder(d, sub);
     }
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
@@ -345,6 +359,8 @@ static void list_folder(struct dir *d, const char *sub)
                 list_folder(d, entry->d_name);
         } else if (scan_is_manifest(entry->d_name)) {
             see_file(d, name.p, path);
+        } else {
+            scan_note_ending(d, name.p);
         }
         free(path);
         buf_done(&name);

@@ -187,10 +187,13 @@ static void folder_event(struct dir *d, const struct watch *watch, const struct 
         d->rescan = d->rescan || (!*watch->name && *e->name != '.');
         return;
     }
-    if (!scan_is_manifest(e->name))
-        return;
     struct buf name = { 0 };
     buf_printf(&name, "%s%s%s", watch->name, *watch->name ? "/" : "", e->name);
+    if (!scan_is_manifest(e->name)) {
+        scan_note_ending(d, name.p);
+        buf_done(&name);
+        return;
+    }
     const struct file *f = map_get(&d->files, name.p, name.n);
     if (e->mask & IN_CREATE ? is_link(d, name.p) : !(e->mask & IN_ATTRIB) || (f && f->unread))
         scan_mark(d, name.p);
@@ -207,8 +210,12 @@ static void take_event(struct dir *d, const struct inotify_event *e)
         return;
     }
     const struct watch *watch = map_get(&w->watches, &e->wd, sizeof(e->wd));
-    if (!watch || !e->len)
+    if (!watch)
         return;
+    if (!e->len) { /* of the folder itself: who may read it */
+        d->rescan = d->rescan || watch->type == WATCH_FOLDER;
+        return;
+    }
     switch (watch->type) {
     case WATCH_FOLDER:
         folder_event(d, watch, e);
