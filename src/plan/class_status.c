@@ -159,7 +159,7 @@ static int64_t free_slot(struct planner *p, const struct work *works, const stru
 
 static bool needs_claim(const struct pair *pair)
 {
-    return pair_used(pair) && !pair->cls->blocked && !pair->state.landed;
+    return pair_used(pair) && !pair->cls->blocked.reason && !pair->state.landed;
 }
 
 static size_t claim_lower_bound(const struct work *w, const char *key)
@@ -263,7 +263,7 @@ static struct condition make_condition(struct planner *p, const struct work *w,
                                        const struct class_view *v)
 {
     struct arena *a = &p->status_mem;
-    const char *reason = v->blocked, *message = v->blocked_message;
+    const char *reason = v->blocked.reason, *message = v->blocked.message;
     if (w->without) {
         reason = "SubnetExhausted";
         message = arena_printf(a, "link %s needs a slot, and subnet %s has none left of its %u",

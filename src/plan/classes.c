@@ -73,9 +73,13 @@ static void check_subnets(struct planner *p, struct class_view *v)
     const struct portmap_class *c = v->obj;
     const char *why = subnet_parse(c->subnet, F4, &v->subnet[F4]);
     if (why) {
-        v->blocked = "InvalidSubnet";
-        v->blocked_message =
-            arena_printf(&p->class_mem, "returnPath.vxlan.subnet \"%s\" %s", c->subnet, why);
+        v->blocked = (struct verdict){
+            .reason = "InvalidSubnet",
+            .message =
+                arena_printf(&p->class_mem, "returnPath.vxlan.subnet \"%s\" %s", c->subnet, why),
+            .field = "spec.returnPath.vxlan.subnet",
+            .value = c->subnet,
+        };
     } else {
         v->slots[F4] = slot_count(c, &v->subnet[F4]);
     }
@@ -95,29 +99,45 @@ static bool share_a_node(const struct class_view *a, const struct class_view *b)
     return false;
 }
 
+/* What the two cannot both have; no reason: nothing. */
+static struct verdict collision(struct arena *a, const struct class_view *v,
+                                const struct class_view *earlier)
+{
+    const struct portmap_class *c = v->obj, *e = earlier->obj;
+    struct verdict r = { .reason = "VxlanPortConflict" };
+    const char *what;
+    if (e->vni == c->vni && e->vxlan_port == c->vxlan_port) {
+        what = "returnPath.vxlan.vni and port are those";
+        r.field = "spec.returnPath.vxlan.vni";
+        r.value = arena_printf(a, "%u", c->vni);
+    } else if (ip_prefix_overlaps(&earlier->subnet[F4], &v->subnet[F4])) {
+        what = "returnPath.vxlan.subnet overlaps that";
+        r.field = "spec.returnPath.vxlan.subnet";
+        r.value = c->subnet;
+    } else {
+        return (struct verdict){ 0 };
+    }
+    r.message =
+        arena_printf(a, "%s of class %s, which is older and shares a node", what, e->o.meta.name);
+    return r;
+}
+
 static void check_collisions(struct planner *p, struct class_view *v)
 {
-    const struct portmap_class *c = v->obj;
-    if (c->vxlan_port == p->snap->cni_vxlan_port) {
-        v->blocked = "VxlanPortConflict";
-        v->blocked_message = arena_printf(
-            &p->class_mem, "returnPath.vxlan.port %u is the CNI's own VXLAN port", c->vxlan_port);
-    }
-    for (size_t i = 0; i < v->rank && !v->blocked; i++) {
+    struct arena *a = &p->class_mem;
+    uint16_t port = v->obj->vxlan_port;
+    if (port == p->snap->cni_vxlan_port)
+        v->blocked = (struct verdict){
+            .reason = "VxlanPortConflict",
+            .message =
+                arena_printf(a, "returnPath.vxlan.port %u is the CNI's own VXLAN port", port),
+            .field = "spec.returnPath.vxlan.port",
+            .value = arena_printf(a, "%u", port),
+        };
+    for (size_t i = 0; i < v->rank && !v->blocked.reason; i++) {
         const struct class_view *e = p->by_rank[i];
-        if (e->blocked || e->obj->return_mode != RETURN_VXLAN || !share_a_node(e, v))
-            continue;
-        const char *what = NULL;
-        if (e->obj->vni == c->vni && e->obj->vxlan_port == c->vxlan_port)
-            what = "returnPath.vxlan.vni and port are those";
-        else if (ip_prefix_overlaps(&e->subnet[F4], &v->subnet[F4]))
-            what = "returnPath.vxlan.subnet overlaps that";
-        if (!what)
-            continue;
-        v->blocked = "VxlanPortConflict";
-        v->blocked_message =
-            arena_printf(&p->class_mem, "%s of class %s, which is older and shares a node", what,
-                         e->obj->o.meta.name);
+        if (!e->blocked.reason && e->obj->return_mode == RETURN_VXLAN && share_a_node(e, v))
+            v->blocked = collision(a, v, e);
     }
 }
 
@@ -181,7 +201,7 @@ void classes_build(struct planner *p)
         qsort(p->by_rank, p->n_classes, sizeof(p->by_rank[0]), by_age);
     for (size_t i = 0; i < p->n_classes; i++) {
         p->by_rank[i]->rank = i;
-        if (p->by_rank[i]->obj->return_mode == RETURN_VXLAN && !p->by_rank[i]->blocked)
+        if (p->by_rank[i]->obj->return_mode == RETURN_VXLAN && !p->by_rank[i]->blocked.reason)
             check_collisions(p, p->by_rank[i]);
     }
     find_owners(p);

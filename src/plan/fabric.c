@@ -212,9 +212,9 @@ static void class_problems(struct builder *b, const struct class_view *v)
         put_problem(b, KIND_PORTMAPCLASS, name, "spec.namespaceSelector", "", "InvalidSelector",
                     "the selector is invalid and selects no namespace; operators are In and NotIn "
                     "with values, Exists and DoesNotExist without");
-    if (v->blocked)
-        put_problem(b, KIND_PORTMAPCLASS, name, "spec.returnPath.vxlan", "", v->blocked,
-                    v->blocked_message);
+    if (v->blocked.reason)
+        put_problem(b, KIND_PORTMAPCLASS, name, v->blocked.field, v->blocked.value,
+                    v->blocked.reason, v->blocked.message);
     if (v->subnet6_trouble)
         put_problem(b, KIND_PORTMAPCLASS, name, "spec.returnPath.vxlan.subnet6", c->subnet6,
                     "InvalidSubnet", v->subnet6_trouble);
@@ -225,7 +225,7 @@ static void link_problems(struct builder *b, const struct pair *pair)
 {
     struct arena *a = &b->f->mem;
     const struct link_state *s = &pair->state;
-    if (!s->local || pair->cls->blocked)
+    if (!s->local || pair->cls->blocked.reason)
         return;
     if (*s->trouble && s->landed)
         put_problem(b, KIND_PORTMAPCLASS, pair->class_name, "status.links", pair->key,

@@ -20,6 +20,11 @@
 
 enum family_index { F4, F6, F_COUNT };
 
+/* Reason and message of a condition; field and value of the object, for a problem. */
+struct verdict {
+    const char *reason, *message, *field, *value;
+};
+
 /* ---- classes: classes.c, rebuilt on every full pass ---- */
 
 struct accepting {
@@ -39,8 +44,7 @@ struct class_view {
     struct ip_prefix subnet[F_COUNT]; /* masked; family IP_NONE: unusable */
     uint32_t slots[F_COUNT];          /* how many the subnet and the VNI leave */
     const char *subnet6_trouble;      /* NULL, or why links carry no IPv6 */
-    const char *blocked;              /* NULL, or the Ready reason that forbids links */
-    const char *blocked_message;
+    struct verdict blocked;           /* reason NULL, or that of Ready which forbids links */
 };
 
 void classes_build(struct planner *p);
@@ -142,11 +146,6 @@ static inline bool memo_accepted(const struct memo *m)
 }
 /* An earlier mapping wins: creation, then namespace/name. */
 bool memo_before(const struct memo *a, const struct memo *b);
-
-/* Reason and message of a condition; field and value of the mapping, for a problem. */
-struct verdict {
-    const char *reason, *message, *field, *value;
-};
 
 /* selection.c */
 bool selector_valid(const struct label_selector *s);

@@ -309,7 +309,7 @@ static void find_local(const struct planner *p, const struct pair *pair, struct 
 static void find_slot(const struct pair *pair, struct link_state *s)
 {
     const struct class_view *cls = pair->cls;
-    const struct link_claim *claim = cls->blocked ? NULL : claim_landed(cls, pair->key);
+    const struct link_claim *claim = cls->blocked.reason ? NULL : claim_landed(cls, pair->key);
     s->landed = claim != NULL;
     s->slot = claim ? claim->slot : 0;
     for (enum family_index f = F4; claim && f < F_COUNT; f++) {
@@ -339,9 +339,9 @@ static void find_state(const struct planner *p, struct pair *pair)
     struct link_state s, old = pair->state;
     memset(&s, 0, sizeof(s));
     find_slot(pair, &s);
-    if (pair->cls->blocked)
+    if (pair->cls->blocked.reason)
         trouble(&s, "class %s is not ready for links: %s", pair->class_name,
-                pair->cls->blocked_message);
+                pair->cls->blocked.message);
     find_nodes(p, pair, &s);
     if (!s.landed && !*s.trouble)
         missing_slot(pair, &s);
