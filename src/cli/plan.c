@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/timestamp.h"
 #include "cli/cli.h"
 #include "cli/plan_json.h"
 #include "cli/planned.h"

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "base/clock.h"
+#include "base/timestamp.h"
 #include "model/nft_text.h"
 #include "source/codec.h"
 

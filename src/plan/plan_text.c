@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/timestamp.h"
 #include "model/nft_text.h"
 
 static const char *prefix_text(const struct ip_prefix *p, char out[static IP_PREFIX_TEXT_MAX])
@@ -75,10 +76,11 @@ static void put_conditions(const char *what, const struct condition_list *l, str
     static const char *const status[] = {
         [TRI_UNKNOWN] = "Unknown", [TRI_FALSE] = "False", [TRI_TRUE] = "True"
     };
+    char time[TIME_TEXT_MAX];
     for (uint32_t i = 0; i < l->n; i++) {
         const struct condition *c = &l->v[i];
-        buf_printf(out, "%s %s=%s %s since %" PRId64, what, c->type, status[c->status], c->reason,
-                   c->last_transition);
+        buf_printf(out, "%s %s=%s %s since %s", what, c->type, status[c->status], c->reason,
+                   time_format(c->last_transition, time));
         if (*c->message)
             buf_printf(out, ": %s", c->message);
         buf_puts(out, "\n");
@@ -116,13 +118,14 @@ static void put_row(const struct status_write *w, struct buf *out)
 
 static void put_claims(const struct status_write *w, struct buf *out)
 {
+    char time[TIME_TEXT_MAX];
     buf_printf(out, "status PortMapClass %s links %u\n", w->name, w->n_links);
     for (uint32_t i = 0; i < w->n_links; i++) {
         const struct link_claim *l = &w->links[i];
         buf_printf(out, "status PortMapClass %s link %s slot %u subnet %s", w->name, l->key,
                    l->slot, l->subnet);
         if (l->unused_since)
-            buf_printf(out, " unusedSince %" PRId64, l->unused_since);
+            buf_printf(out, " unusedSince %s", time_format(l->unused_since, time));
         buf_puts(out, "\n");
     }
 }

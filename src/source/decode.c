@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/timestamp.h"
 #include "source/shape.h"
 #include "source/tokens.h"
 

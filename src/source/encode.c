@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/timestamp.h"
 #include "source/shape.h"
 
 static void put_fields(struct writer *w, const void *base, const struct shape *shape);

@@ -3,10 +3,10 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/ip.h"
 #include "base/map.h"
+#include "base/timestamp.h"
 #include "base/vec.h"
 
 static void arena_gives_zeroed_memory_again_after_reset(void **state)
