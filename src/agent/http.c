@@ -158,10 +158,10 @@ int http_open(const char *address, uv_loop_t *loop, const struct http_handler *h
         return fd;
     struct http *h = xcalloc(1, sizeof(*h));
     h->handler = *handler;
-    h->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, h,
-                                 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                 (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-                                 (unsigned)IDLE_SECONDS, MHD_OPTION_END);
+    h->daemon =
+        MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_END);
     if (!h->daemon) {
         close(fd);
         free(h);

@@ -32,7 +32,7 @@ int lock_take(int *ret_fd, struct err *err)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return err_set(err, errno, "lock: %s", strerror(errno));
-    if (!bind(fd, (const struct sockaddr *)&name, NAME_LEN) && !listen(fd, 1)) {
+    if (!bind(fd, (const struct sockaddr *)&name, NAME_LEN) && !listen(fd, SOMAXCONN)) {
         *ret_fd = fd;
         return 0;
     }
@@ -40,6 +40,9 @@ int lock_take(int *ret_fd, struct err *err)
     close(fd);
     if (e != EADDRINUSE)
         return err_set(err, e, "lock: %s", strerror(e));
+    int pid = holder();
+    if (!pid)
+        return err_set(err, EBUSY, "another agent or cleanup runs on this node; stop it first");
     return err_set(err, EBUSY, "another agent or cleanup (pid %d) runs on this node; stop it first",
-                   holder());
+                   pid);
 }

@@ -5,5 +5,5 @@
 
 #include "base/err.h"
 
-/* *ret_fd is to be closed. -EBUSY names the pid of the agent that holds it. */
+/* *ret_fd is to be closed. -EBUSY names the pid that holds it where the kernel tells. */
 int lock_take(int *ret_fd, struct err *err);

@@ -43,6 +43,14 @@ void pass_close(struct pass *p)
     report_done(&p->report);
     notes_done(&p->notes);
     metrics_done(&p->metrics);
+    vec_done(&p->flows);
+}
+
+static void say_error(struct pass *p, const char *event, const char *text)
+{
+    char line[700];
+    snprintf(line, sizeof(line), "text=%s", log_quote(text));
+    notes_say(&p->notes, LOG_ERROR, event, line);
 }
 
 /* True when the facts differ from the observation before. */
@@ -52,7 +60,7 @@ static bool observe_host(struct pass *p, bool *ret_failed)
     struct err err = { 0 };
     arena_reset(&p->host_mem[next]);
     if (host_observe(p->route_port, &p->host_mem[next], &p->host[next], &err)) {
-        notes_say(&p->notes, LOG_ERROR, "host", log_quote(err.text));
+        say_error(p, "host", err.text);
         *ret_failed = true;
         return false;
     }
@@ -93,28 +101,37 @@ static bool learn_forwarding(struct pass *p)
  * elements that lead to them), removing from the top down. */
 static int apply(struct pass *p, const struct desired *d, unsigned needs, struct err *err)
 {
+    struct err second = { 0 };
     int r = rtnl_add(p->rtnl, d, needs & PASS_AUDIT_RTNL, &p->report, err);
     sysctl_sync(d, p->state_dir, &p->report);
-    if (!r)
-        r = nft_sync(p->nft, d->groups, d->n_groups, needs & PASS_AUDIT_NFT, &p->report, err);
-    if (!r)
-        r = rtnl_remove(p->rtnl, d, &p->report, err);
-    return r;
+    /* Mappings that need no link do not wait for one that cannot be had. */
+    int e = nft_sync(p->nft, d->groups, d->n_groups, needs & PASS_AUDIT_NFT, &p->report,
+                     r ? &second : err);
+    if (!r && !e)
+        rtnl_remove(p->rtnl, d, &p->report);
+    return r ? r : e;
 }
 
-/* Flows that were there before still go where they went. */
+/* Flows that were there before still go where they went. What could not be deleted stays due. */
 static void flush_conntrack(struct pass *p)
 {
     const struct flow_target *udp;
     size_t n = nft_udp_changes(p->nft, &udp);
-    if (!n)
+    for (size_t i = 0; i < n; i++)
+        vec_push(&p->flows, udp[i]);
+    if (!p->flows.n)
         return;
-    struct err ct = { 0 };
-    int flushed = conntrack_flush_udp(p->conntrack_port, udp, n, &ct);
-    if (flushed < 0)
-        notes_say(&p->notes, LOG_WARN, "conntrack", log_quote(ct.text));
-    else if (flushed)
-        log_debug("event=conntrack_flushed entries=%d", flushed);
+    struct err err = { 0 };
+    int flushed = conntrack_flush_udp(p->conntrack_port, p->flows.v, p->flows.n, &err);
+    if (flushed >= 0) {
+        p->flows.n = 0;
+        if (flushed)
+            log_debug("event=conntrack_flushed entries=%d", flushed);
+        return;
+    }
+    say_error(p, "conntrack", err.text);
+    if (!*p->failure.text)
+        p->failure = err;
 }
 
 static void say_refusals(struct pass *p)
@@ -240,7 +257,7 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
         flush_conntrack(p);
     int64_t flushed = clock_mono_us();
     if (r)
-        notes_say(&p->notes, LOG_ERROR, "apply", log_quote(p->failure.text));
+        say_error(p, "apply", p->failure.text);
     else
         p->failure.text[0] = 0;
     bool replan = learn_forwarding(p);

@@ -38,6 +38,7 @@ struct pass {
 
     struct report report;
     struct notes notes;
+    VEC(struct flow_target) flows; /* UDP: conntrack entries to be looked for, and deleted */
     struct metrics metrics;
     bool statuses_wait; /* for another pass */
     struct err failure; /* what the last pass left undone; no text when it was clean */

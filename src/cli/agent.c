@@ -10,6 +10,8 @@ static const char *const features[] = { "portmap" };
 
 static int check_features(const struct cli_command *cmd, const char *list)
 {
+    if (!*list)
+        return cli_usage(cmd, "--features: it is empty; known: portmap");
     while (*list) {
         size_t n = strcspn(list, ",");
         bool known = false;

@@ -32,7 +32,7 @@ static const char *condition_text(struct arena *a, const struct condition_list *
     return arena_printf(a, "%s (%s)", c->status == TRI_FALSE ? "False" : "Unknown", c->reason);
 }
 
-/* As kubectl: the two largest units at most, small ones dropped. */
+/* As kubectl: the largest unit that says at least two of it. */
 static const char *age_text(struct arena *a, int64_t creation)
 {
     if (!creation)

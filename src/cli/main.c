@@ -156,11 +156,7 @@ static int run(const struct cli_command *cmd, int argc, char **argv)
         return cli_usage(cmd, "%s arguments: '%s%s%s' is needed",
                          n < cmd->min_args ? "too few" : "too many", cmd->name,
                          *cmd->args ? " " : "", cmd->args);
-    r = cmd->run(cmd, argv + optind, n);
-    /* A full disk or a closed pipe on stdout is a failure too. */
-    if (fflush(stdout) || ferror(stdout))
-        return r ? r : CLI_FAILED;
-    return r;
+    return cmd->run(cmd, argv + optind, n);
 }
 
 static int version(const struct cli_command *cmd, char **args, size_t n_args)
@@ -180,7 +176,7 @@ const struct cli_command cmd_version = {
     .run = version,
 };
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
     if (argc < 2)
         return cli_usage(NULL, "a command is needed");
@@ -201,4 +197,13 @@ int main(int argc, char **argv)
         return CLI_DONE;
     }
     return cli_usage(NULL, "unknown command '%s'", name);
+}
+
+int main(int argc, char **argv)
+{
+    int r = dispatch(argc, argv);
+    /* A full disk or a closed pipe is a failure too. */
+    if ((fflush(stdout) || ferror(stdout)) && !r)
+        r = cli_fail("standard output could not be written");
+    return r;
 }

@@ -5,6 +5,7 @@
 #include <linux/fib_rules.h>
 #include <linux/filter.h>
 #include <linux/if_link.h>
+#include <linux/netconf.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
@@ -37,8 +38,11 @@ static unsigned classify_nft_event(const struct nlmsghdr *m);
 int monitor_open(uint32_t own_portid, struct monitor **ret, struct err *err)
 {
     static const uint32_t route_groups[] = {
-        RTNLGRP_LINK,       RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE,
-        RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV4_RULE,   RTNLGRP_IPV6_RULE,   0,
+        RTNLGRP_LINK,         RTNLGRP_IPV4_IFADDR,
+        RTNLGRP_IPV6_IFADDR,  RTNLGRP_IPV4_ROUTE,
+        RTNLGRP_IPV6_ROUTE,   RTNLGRP_IPV4_RULE,
+        RTNLGRP_IPV6_RULE,    RTNLGRP_IPV4_NETCONF,
+        RTNLGRP_IPV6_NETCONF, 0,
     };
     static const uint32_t nft_groups[] = { NFNLGRP_NFTABLES, 0 };
     struct monitor *m = xcalloc(1, sizeof(*m));
@@ -194,6 +198,19 @@ static unsigned classify_rule(const struct nlmsghdr *m)
     return MONITOR_OURS;
 }
 
+/* The switches for all interfaces; every new interface announces its own. */
+static unsigned classify_netconf(const struct nlmsghdr *m)
+{
+    static const struct nl_policy policy[] = { [NETCONFA_IFINDEX] = NL_U32 };
+    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
+    if (nl_parse(m, sizeof(struct netconfmsg), policy, NL_POLICY_COUNT(policy), tb))
+        return MONITOR_HOST;
+    return tb[NETCONFA_IFINDEX] &&
+                   mnl_attr_get_u32(tb[NETCONFA_IFINDEX]) == (uint32_t)NETCONFA_IFINDEX_ALL
+               ? MONITOR_HOST
+               : 0;
+}
+
 static unsigned classify_route_event(const struct nlmsghdr *m)
 {
     switch (m->nlmsg_type) {
@@ -212,6 +229,8 @@ static unsigned classify_route_event(const struct nlmsghdr *m)
     case RTM_NEWRULE:
     case RTM_DELRULE:
         return classify_rule(m);
+    case RTM_NEWNETCONF:
+        return classify_netconf(m);
     }
     return 0;
 }

@@ -10,7 +10,8 @@
 struct monitor;
 
 enum monitor_event {
-    MONITOR_HOST = 1, /* links, addresses or main default routes: observe the host again */
+    MONITOR_HOST =
+        1, /* links, addresses main default routes or forwarding: observe the host again */
     MONITOR_OURS = 2, /* one of our links, addresses, routes or rules: audit rtnl */
     MONITOR_NFT = 4,  /* somebody else changed our table: audit it */
     MONITOR_GEN = 16, /* somebody else changed the ruleset: nft_accept_generation() unless NFT */

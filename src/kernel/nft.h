@@ -1,6 +1,6 @@
 /* The table `inet portolan`: created or adopted whole, then kept by element differences.
  *
- * First call (or audit, or after nft_forget()): dumps the table. When its sets, chains and
+ * First call (or audit, or after a fault): dumps the table. When its sets, chains and
  * rules are the wanted ones, only elements are corrected; otherwise the whole table is
  * replaced, with all elements, in one batch: established connections survive that. Then
  * every call sends one batch with the elements of the groups that changed.

@@ -82,16 +82,14 @@ int rtnl_add(struct rtnl *r, const struct desired *d, bool audit, struct report 
     return e;
 }
 
-int rtnl_remove(struct rtnl *r, const struct desired *d, struct report *report, struct err *err)
+void rtnl_remove(struct rtnl *r, const struct desired *d, struct report *report)
 {
-    (void)err;
     struct wanted w;
     wanted_init(&w, d);
     r->report = report;
     for (int i = RTNL_KINDS; i > 0; i--)
         sync_kind(r, (enum rtnl_kind_id)(i - 1), &w, REMOVE);
     vec_done(&w.addrs);
-    return 0;
 }
 
 int rtnl_diff(struct rtnl *r, const struct desired *d, struct buf *out, struct err *err)
@@ -113,8 +111,8 @@ int rtnl_cleanup(struct rtnl *r, bool dry_run, struct buf *out, struct err *err)
     if (e || dry_run)
         return e;
     struct report report = { 0 };
-    e = rtnl_remove(r, &nothing, &report, err);
-    if (!e && report.refusals.n) {
+    rtnl_remove(r, &nothing, &report);
+    if (report.refusals.n) {
         const struct refusal *f = &report.refusals.v[0];
         e = err_set(err, f->error, "cannot remove %s: %s", f->object, f->text);
     }

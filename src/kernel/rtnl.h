@@ -25,7 +25,7 @@ void rtnl_free(struct rtnl *r); /* accepts NULL; the port stays open */
  * could be done at all. */
 int rtnl_add(struct rtnl *r, const struct desired *d, bool audit, struct report *report,
              struct err *err);
-int rtnl_remove(struct rtnl *r, const struct desired *d, struct report *report, struct err *err);
+void rtnl_remove(struct rtnl *r, const struct desired *d, struct report *report);
 
 /* As text lines "+ link ..." / "- rule ...". Dumps. */
 int rtnl_diff(struct rtnl *r, const struct desired *d, struct buf *out, struct err *err);

@@ -6,7 +6,8 @@
 
 /* Sets what differs, the forwarding switches last; refusals go into the report. The old value
  * of a `restore` sysctl is kept in STATE_DIR/sysctls (written before the change), and so are
- * other settings that switching forwarding resets. The directory must exist. */
+ * other settings that switching forwarding resets. The directory is made when needed; its parent
+ * must exist. */
 void sysctl_sync(const struct desired *d, const char *state_dir, struct report *report);
 struct buf;
 /* "+ sysctl net/ipv4/ip_forward 0 -> 1" */

@@ -100,6 +100,16 @@ static void strangers_rules_are_read_and_dropped(void **state)
     monitor_close(m);
 }
 
+static void a_switch_of_forwarding_is_seen(void **state)
+{
+    (void)state;
+    struct monitor *m = open_in_new_world();
+    assert_events(m, "sysctl -qw net.ipv4.ip_forward=0; sysctl -qw net.ipv4.ip_forward=1",
+                  MONITOR_HOST);
+    assert_events(m, "sysctl -qw net.ipv6.conf.all.forwarding=1", MONITOR_HOST);
+    monitor_close(m);
+}
+
 static void a_change_of_our_table_is_told_from_others(void **state)
 {
     (void)state;
@@ -166,7 +176,7 @@ static void an_audit_that_changes_nothing_is_silent(void **state)
     assert_int_equal(report.refusals.n, 0);
     assert_int_equal(monitor_read(m), MONITOR_OURS);
     assert_int_equal(rtnl_add(r, d, true, &report, &err), 0);
-    assert_int_equal(rtnl_remove(r, d, &report, &err), 0);
+    rtnl_remove(r, d, &report);
     assert_false(readable(m));
     assert_int_equal(monitor_read(m), 0);
     report_done(&report);
@@ -196,6 +206,7 @@ int main(void)
         cmocka_unit_test(events_are_told_apart),
         cmocka_unit_test(what_does_not_concern_us_wakes_nobody),
         cmocka_unit_test(strangers_rules_are_read_and_dropped),
+        cmocka_unit_test(a_switch_of_forwarding_is_seen),
         cmocka_unit_test(a_change_of_our_table_is_told_from_others),
         cmocka_unit_test(own_batches_are_not_heard),
         cmocka_unit_test(an_audit_that_changes_nothing_is_silent),

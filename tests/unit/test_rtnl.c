@@ -56,8 +56,9 @@ static size_t sync_with(struct world *w, const struct desired *d, bool audit)
 {
     struct err err = { 0 };
     report_reset(&w->report);
-    if (rtnl_add(w->rtnl, d, audit, &w->report, &err) || rtnl_remove(w->rtnl, d, &w->report, &err))
+    if (rtnl_add(w->rtnl, d, audit, &w->report, &err))
         fail_msg("%s", err.text);
+    rtnl_remove(w->rtnl, d, &w->report);
     return w->report.adds + w->report.changes + w->report.deletes;
 }
 
