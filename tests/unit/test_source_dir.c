@@ -337,7 +337,7 @@ static void the_folder_itself_may_come_back(void **state)
     world_put(&w, "a.yaml", NAMESPACE("a", "2"));
     world_until(&w, HAS(&a, "a", "2"));
     assert_int_equal(a.notes.n, 2);
-    assert_string_equal(a.notes.v[1], "I : the folder can be read again");
+    assert_string_equal(a.notes.v[1], "I : the folder can be used again");
     assert_string_equal(unready(&a), "");
     agent_close(&a);
     world_close(&w);

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <errno.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 
 #include "dir_help.h"
@@ -52,6 +53,8 @@ static int start_and_tell(struct world *w, int me)
     agent_open(&a, w);
     if (uv_loop_init(&w->loop) || a.source->ops->start(a.source, &w->loop, NULL))
         return 1;
+    while (!a.source->ops->synced(a.source)) /* another one has the lock */
+        uv_run(&w->loop, UV_RUN_ONCE);
     snprintf(name, sizeof(name), "uid%d", me);
     world_put(w, name, class(&a)->o.meta.uid);
     agent_close(&a);
@@ -85,14 +88,16 @@ static int write_row(struct world *w, int me)
     char node[8];
     agent_load(&a, w);
     snprintf(node, sizeof(node), "n%d", me);
-    for (uint32_t i = 1; i <= ROUNDS; i++) {
+    for (uint32_t i = 1; i <= ROUNDS;) {
         struct status_write s = { .kind = WRITE_CLASS_ROW,
                                   .ns = "",
                                   .name = "public",
                                   .resource_version = "",
                                   .row = { .name = node, .message = "", .underlay_mtu = i } };
-        if (a.source->ops->write(a.source, &s, &err))
+        int r = a.source->ops->write(a.source, &s, &err);
+        if (r && r != -EAGAIN)
             return 1;
+        i += !r;
     }
     agent_close(&a);
     return 0;
@@ -152,6 +157,52 @@ static void no_write_is_lost(void **state)
     assert_int_equal(class(&a)->status.n_links, PROCESSES / 2 * ROUNDS);
     /* One version for each write, the first for the creation. */
     assert_int_equal(atoi(class(&a)->o.meta.resource_version), 1 + 2 * PROCESSES * ROUNDS);
+    agent_close(&a);
+    world_close(&w);
+}
+
+/* As when an agent is stopped while it holds the lock: the others' loops go on. */
+static void a_held_lock_stops_no_loop(void **state)
+{
+    (void)state;
+    struct world w;
+    struct agent a;
+    struct err err;
+    world_open(&w);
+    world_put(&w, "c.yaml", CLASS);
+    agent_start(&a, &w);
+    agent_close(&a);
+    int lock = open(world_path(&w, ".status/.lock"), O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    agent_open(&a, &w);
+    assert_int_equal(a.source->ops->start(a.source, &w.loop, &err), 0);
+    assert_false(a.source->ops->synced(a.source));
+    world_until(&w, a.notes.n);
+    assert_int_equal(agent_noted(&a, "another agent holds "), 1);
+    assert_false(a.source->ops->synced(a.source));
+    struct buf why = { 0 };
+    a.source->ops->unready(a.source, &why);
+    assert_non_null(strstr(buf_str(&why), "another agent holds "));
+    buf_done(&why);
+    assert_int_equal(flock(lock, LOCK_UN), 0);
+    world_until(&w, a.source->ops->synced(a.source) && class(&a));
+    assert_int_equal(agent_noted(&a, "can be used again"), 1);
+    /* A write is for later, and a snapshot to decide it by comes. */
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    struct status_write s = { .kind = WRITE_CLASS_ROW,
+                              .ns = "",
+                              .name = "public",
+                              .resource_version = "",
+                              .row = { .name = "n", .message = "" } };
+    unsigned before = a.changed;
+    assert_int_equal(a.source->ops->write(a.source, &s, &err), -EAGAIN);
+    uv_run(&w.loop, UV_RUN_ONCE);
+    assert_int_equal(a.changed, before);
+    assert_int_equal(flock(lock, LOCK_UN), 0);
+    world_until(&w, a.changed > before);
+    assert_int_equal(a.source->ops->write(a.source, &s, &err), 0);
+    world_until(&w, class(&a)->status.n_nodes == 1);
+    close(lock);
     agent_close(&a);
     world_close(&w);
 }
@@ -263,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_of_many_admits),
         cmocka_unit_test(no_write_is_lost),
+        cmocka_unit_test(a_held_lock_stops_no_loop),
         cmocka_unit_test(following_is_as_good_as_reading_anew),
     };
     return cmocka_run_group_tests_name("source dir race", tests, NULL, NULL);

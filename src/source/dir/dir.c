@@ -10,6 +10,8 @@
 /* How long a record outlives its manifest. Editors and scripts that replace a file by
  * removing it first must not cost a class its links. */
 #define GRACE_US 500000
+/* A lock held for longer is worth telling; agents hold it for as long as a pass takes. */
+#define BUSY_US 2000000
 
 void dir_note(struct dir *d, bool is_error, const char *file, struct place place, const char *text)
 {
@@ -144,11 +146,17 @@ static bool begin(struct dir *d)
     struct err err;
     if (!d->follow)
         return true;
-    if (check_folder(d, &err) || record_lock(d, &err)) {
+    int r = check_folder(d, &err);
+    if (!r)
+        r = record_lock(d, &err);
+    if (r == -EAGAIN)
+        dir_schedule(d, LOCK_RETRY_MS);
+    if (r && (r != -EAGAIN || clock_mono_us() - d->busy_us > BUSY_US)) {
         dir_trouble(d, "", &err);
         d->rescan_records = true;
-        return false;
     }
+    if (r)
+        return false;
     d->trouble.text[0] = '\0';
     watch_drain(d);
     if (d->retry_us && clock_mono_us() >= d->retry_us)
@@ -168,7 +176,7 @@ void dir_pass(struct dir *d)
         record_scan(d);
     d->rescan_records = false;
     if (d->troubled && !*d->trouble.text) {
-        dir_note(d, false, "", (struct place){ 0 }, "the folder can be read again");
+        dir_note(d, false, "", (struct place){ 0 }, "the folder can be used again");
         d->troubled = false;
     }
     d->pass++;
@@ -188,7 +196,8 @@ void dir_pass(struct dir *d)
         watch_records(d);
         record_unlock(d);
     }
-    if (d->changed) {
+    if (d->changed || !d->synced) {
+        d->synced = true;
         d->changed = false;
         d->source.sink.changed(d->source.sink.user);
     }
@@ -202,7 +211,6 @@ static int dir_load(struct source *s, struct err *err)
         return r;
     d->rescan = d->rescan_records = true;
     dir_pass(d);
-    d->synced = true;
     if (!d->entries.n && *d->foreign.text)
         dir_note(d, false, "", (struct place){ 0 }, d->foreign.text);
     return 0;
@@ -221,7 +229,6 @@ static int dir_start(struct source *s, uv_loop_t *loop, struct err *err)
     d->follow = true;
     d->rescan = d->rescan_records = true;
     dir_pass(d);
-    d->synced = true;
     return 0;
 }
 

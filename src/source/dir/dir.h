@@ -87,12 +87,14 @@ struct dir {
     struct err trouble;  /* the folders or the lock cannot be used; "" when they can */
     int64_t retry_us;    /* when to try again what could not be read or written, 0: nothing */
     int lock;            /* fd of .status/.lock, -1 */
+    int64_t busy_us;     /* since when another agent holds it, 0: it does not */
     bool gone;           /* some entry may have gone_us */
     struct watcher *watcher;
 };
 
 /* ---- dir.c ---- */
-#define RETRY_MS 1000
+#define RETRY_MS      1000
+#define LOCK_RETRY_MS 5
 void dir_note(struct dir *d, bool is_error, const char *file, struct place place, const char *text);
 /* A pass is due in so many milliseconds. Nothing without a loop. */
 void dir_schedule(struct dir *d, uint64_t ms);
@@ -130,6 +132,7 @@ void index_free(struct dir *d);
 bool record_kind(enum object_kind kind);
 /* Makes .status and opens the lock. */
 int record_open(struct dir *d, struct err *err);
+/* Does not wait: an agent may be stopped while it holds the lock. -EAGAIN: held by another. */
 int record_lock(struct dir *d, struct err *err);
 void record_unlock(struct dir *d);
 void record_close(struct dir *d);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "source/dir/dir.h"
 
 bool record_kind(enum object_kind kind)
@@ -84,18 +85,33 @@ static bool lock_is_current(const struct dir *d)
     return same;
 }
 
+static int lock_failed(struct dir *d, int error, struct err *err)
+{
+    if (error != EWOULDBLOCK)
+        return err_set(err, error, "cannot lock %s/.status/.lock: %s", d->path, strerror(error));
+    if (!d->busy_us)
+        d->busy_us = clock_mono_us();
+    return err_set(err, EAGAIN,
+                   "another agent holds %s/.status/.lock: if that lasts, look for one that is "
+                   "stopped or hangs",
+                   d->path);
+}
+
 int record_lock(struct dir *d, struct err *err)
 {
     for (;;) {
         int r = d->lock < 0 ? record_open(d, err) : 0;
         if (r)
             return r;
-        while (flock(d->lock, LOCK_EX) && errno == EINTR)
-            ;
+        while (flock(d->lock, LOCK_EX | LOCK_NB))
+            if (errno != EINTR)
+                return lock_failed(d, errno, err);
         if (lock_is_current(d))
-            return 0;
+            break;
         record_close(d);
     }
+    d->busy_us = 0;
+    return 0;
 }
 
 void record_unlock(struct dir *d)

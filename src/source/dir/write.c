@@ -85,6 +85,10 @@ int dir_write(struct source *s, const struct status_write *w, struct err *err)
     struct object *o;
     uint64_t hash;
     int r = record_lock(d, err);
+    if (r == -EAGAIN) { /* the next snapshot comes when the lock is free */
+        d->changed = true;
+        dir_schedule(d, LOCK_RETRY_MS);
+    }
     if (r)
         return r;
     r = record_read(d, kind, w->ns, w->name, &o, &hash, err);
