@@ -1,6 +1,6 @@
 /* What this node's kernel should hold, as values. Built by plan/, compared and applied by
- * kernel/. All arrays are sorted by the key named in their comment; strings live in the
- * plan's arena (groups keep their own). `owner` names the cause for messages:
+ * kernel/. All arrays are sorted by the key named in their comment; strings belong to the
+ * planner as long as the plan does (groups keep their own). `owner` names the cause for messages:
  * "portmap/NS/NAME", "class/NAME link A/B", "node", or "node ipv6" for what IPv4 does not need. */
 #pragma once
 

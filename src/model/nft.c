@@ -41,7 +41,6 @@ const struct nft_set_def nft_set_defs[NFT_SET_COUNT] = {
 };
 
 const enum nft_expr nft_keys[NFT_KEY_COUNT][3] = {
-    [NFT_IIFNAME] = { NFT_EXPR_IIFNAME },
     [NFT_OIFNAME] = { NFT_EXPR_OIFNAME },
     [NFT_DIALLED4] = { NFT_EXPR_DIALLED4 },
     [NFT_DIALLED6] = { NFT_EXPR_DIALLED6 },

@@ -22,7 +22,6 @@ enum nft_expr {
 
 /* What is looked up: one expression for each field of the set. */
 enum nft_key {
-    NFT_IIFNAME,
     NFT_OIFNAME,
     NFT_DIALLED4,
     NFT_DIALLED6,

@@ -42,11 +42,6 @@ const struct portmap *snapshot_portmap(const struct snapshot *s, const char *ns,
     return (const struct portmap *)find(s->portmaps, s->n_portmaps, ns, name);
 }
 
-const struct portmap_class *snapshot_class(const struct snapshot *s, const char *name)
-{
-    return (const struct portmap_class *)find(s->classes, s->n_classes, "", name);
-}
-
 static int service_cmp(const struct endpoint_slice *slice, const char *ns, const char *service)
 {
     int c = strcmp(slice->o.meta.ns, ns);

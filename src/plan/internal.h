@@ -267,7 +267,6 @@ bool host_owns(const struct planner *p, size_t iface, uint32_t address);
 const char *host_v6_trouble(const struct host *h); /* NULL: IPv6 can be delivered */
 
 struct pass {
-    struct arena mem;
     struct fabric *fabric;
     VEC(struct nft_group *) groups;
     VEC(struct problem) problems;

@@ -174,6 +174,12 @@ def test_is_mended(serving, lab, name, change):
         serving.wait_answer(proto, EDGE6, 3010, "b1", timeout=2)
 
 
+def test_forwarding_switched_off_is_switched_on_again(serving, lab):
+    edge = lab.node("edge-a")
+    edge.sysctl("net.ipv4.ip_forward", 0)
+    wait_until(lambda: edge.sysctl("net.ipv4.ip_forward").strip() == "1", MENDED, "forwarding")
+
+
 def test_what_is_not_ours_stays(serving, lab):
     """A stranger's link, rule and route that look like ours but do not carry our marks."""
     node = lab.node("edge-a")
