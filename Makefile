@@ -2,6 +2,7 @@
 
 MESON = /usr/bin/meson
 SECONDS ?= 60
+TREE_VERSION = $(shell sed -n "s/^ *version: '\(.*\)',/\1/p" meson.build)
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 \2/p' Makefile | while read t d; do printf 'make %-10s %s\n' "$$t" "$$d"; done
@@ -28,6 +29,10 @@ check-api: ## the tests that need a real API server; the first time builds one (
 	@tools/deps check api
 	@tools/check --only api
 
+image: ## an OCI image in build/portolan.oci.tar
+	@$(MAKE) --no-print-directory build
+	@deploy/image/build build/portolan $(TREE_VERSION) build/portolan.oci.tar
+
 bench: ## the figures of docs/performance.md (root)
 	@tools/deps check
 	@$(MAKE) --no-print-directory build
@@ -44,4 +49,4 @@ format: ## lay out all C code by .clang-format
 clean: ## remove everything built
 	@rm -rf build build-*
 
-.PHONY: help build demo demo-down check check-api bench fuzz format clean
+.PHONY: help build demo demo-down check check-api image bench fuzz format clean

@@ -1,0 +1,113 @@
+"""The chart says what deploy/ says, takes its values, and never takes a CRD or a PortMap away."""
+
+import shutil
+
+import pytest
+
+from manifests import CHART, charted, classes_file, kustomized
+from objects import portmap, portmapclass
+
+GROUP = "/apis/kuport.wlz.li/v1alpha1"
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+OTHER_DIGEST = "sha256:" + "fedcba9876543210" * 4
+
+
+def agent(made):
+    return made["DaemonSet", "portolan"]["spec"]["template"]["spec"]["containers"][0]
+
+
+def test_chart_and_kustomization_are_equal(api):
+    """But for the namespace, which helm takes from its command line."""
+    wanted = kustomized(api)
+    del wanted["Namespace", "portolan-system"]
+    assert charted(api) == wanted
+
+
+def test_digest_wins_over_tag(api):
+    made = charted(api, "--set-string", "image.repository=example.org/net/portolan,image.tag=9")
+    assert agent(made)["image"] == "example.org/net/portolan:9"
+    made = charted(api, "--set-string", f"image.tag=9,image.digest={DIGEST}")
+    assert agent(made)["image"] == f"portolan@{DIGEST}"
+
+
+def test_roles_can_be_left_out(api):
+    left_out = charted(api).keys() - charted(api, "--set", "rbac.aggregate=false").keys()
+    assert left_out == {("ClusterRole", "kuport-portmap-view"),
+                        ("ClusterRole", "kuport-portmap-edit")}
+
+
+def test_classes_become_objects(api, tmp_path):
+    public, lan = portmapclass("public")["spec"], portmapclass("lan", servingMode="Multi")["spec"]
+    made = charted(api, "-f", classes_file(tmp_path / "v.yaml", public=public, lan=lan))
+    assert made["PortMapClass", "public"]["spec"] == public
+    assert made["PortMapClass", "lan"]["spec"] == lan
+
+
+def test_values_reach_the_pod(api):
+    made = charted(api, "--set", "logLevel=debug,cniVxlanPort=8473,metricsAddress=0.0.0.0:9100",
+                   "--set", "tolerations=null,nodeSelector.edge=yes,resources.limits.memory=1Gi")
+    spec = made["DaemonSet", "portolan"]["spec"]["template"]["spec"]
+    assert agent(made)["args"] == ["agent", "--source=kube:", "--log-level=debug",
+                                   "--cni-vxlan-port=8473", "--metrics-address=0.0.0.0:9100"]
+    for probe in ("livenessProbe", "readinessProbe"):
+        asked = agent(made)[probe]["httpGet"]
+        assert (asked["host"], asked["port"]) == ("0.0.0.0", 9100)
+    assert agent(made)["resources"]["limits"] == {"memory": "1Gi"}
+    assert "tolerations" not in spec
+    assert spec["nodeSelector"]["edge"] == "yes"
+
+
+@pytest.mark.parametrize("option", ["image.digset=x", "image.digest=sha256:12", "logLevel=loud",
+                                    "classess.a.b=c", "cniVxlanPort=0"])
+def test_wrong_values_are_refused(api, option):
+    done = api.helm("template", "portolan", CHART, "--set", option, check=False)
+    assert done.returncode != 0
+    assert option.split("=")[0].split(".")[-1] in done.stderr or "classess" in done.stderr
+
+
+def pinned(path, digest):
+    """The chart as a release has it."""
+    shutil.copytree(CHART, path)
+    values = path / "values.yaml"
+    values.write_text(values.read_text().replace('digest: ""', f'digest: "{digest}"'))
+    return path
+
+
+def test_an_upgrade_takes_the_new_image_and_keeps_what_was_set(crds, namespace, tmp_path):
+    old, new = pinned(tmp_path / "old", DIGEST), pinned(tmp_path / "new", OTHER_DIGEST)
+    crds.helm("install", "portolan", old, "-n", namespace, "--set", "image.repository=far/portolan")
+    crds.helm("upgrade", "portolan", new, "-n", namespace, "--reset-then-reuse-values")
+    daemonset = crds.call("GET", f"/apis/apps/v1/namespaces/{namespace}/daemonsets/portolan")[1]
+    crds.helm("uninstall", "portolan", "-n", namespace)
+    assert agent({("DaemonSet", "portolan"): daemonset})["image"] == f"far/portolan@{OTHER_DIGEST}"
+
+
+def test_install_upgrade_uninstall(crds, namespace, tmp_path):
+    """What helm made comes and goes; CRDs and PortMaps are none of its business."""
+    def helm(verb, *options):
+        return crds.helm(verb, "portolan", *options, "-n", namespace)
+
+    def exists(path):
+        return crds.call("GET", path)[0] == 200
+
+    daemonset = f"/apis/apps/v1/namespaces/{namespace}/daemonsets/portolan"
+    mapping = f"{GROUP}/namespaces/{namespace}/portmaps/x"
+    crd_paths = [f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind}.kuport.wlz.li"
+                 for kind in ("portmaps", "portmapclasses")]
+    public = portmapclass("public")["spec"]
+    both = classes_file(tmp_path / "both.yaml", public=public, lan=public)
+    one = classes_file(tmp_path / "one.yaml", public=public)
+
+    helm("install", CHART, "-f", both)
+    assert exists(daemonset) and exists(f"{GROUP}/portmapclasses/lan")
+    assert crds.call("POST", mapping[:-2], portmap("x"))[0] == 201
+
+    helm("upgrade", CHART, "-f", one, "--set", f"image.digest={DIGEST}")
+    assert agent({("DaemonSet", "portolan"): crds.call("GET", daemonset)[1]})["image"].endswith(
+        DIGEST)
+    assert exists(f"{GROUP}/portmapclasses/public") and not exists(f"{GROUP}/portmapclasses/lan")
+    assert exists(mapping) and all(map(exists, crd_paths))
+
+    helm("uninstall")
+    assert not exists(daemonset) and not exists(f"{GROUP}/portmapclasses/public")
+    assert exists(mapping) and all(map(exists, crd_paths))
