@@ -33,6 +33,10 @@ image: ## an OCI image in build/portolan.oci.tar
 	@$(MAKE) --no-print-directory build
 	@deploy/image/build build/portolan $(TREE_VERSION) build/portolan.oci.tar
 
+release: ## VERSION=x.y.z: manifests, chart, CRDs, image and checksums in dist/
+	@tools/deps build api
+	@tools/release $(VERSION)
+
 bench: ## the figures of docs/performance.md (root)
 	@tools/deps check
 	@$(MAKE) --no-print-directory build
@@ -47,6 +51,6 @@ format: ## lay out all C code by .clang-format
 	@find src tests -name '*.[ch]' -exec clang-format -i {} +
 
 clean: ## remove everything built
-	@rm -rf build build-*
+	@rm -rf build build-* dist
 
-.PHONY: help build demo demo-down check check-api image bench fuzz format clean
+.PHONY: help build demo demo-down check check-api image release bench fuzz format clean
