@@ -319,7 +319,7 @@ int nft_sync(struct nft *n, struct nft_group *const *groups, size_t n_groups, bo
 {
     struct pass p;
     pass_init(&p, n, groups, n_groups, report);
-    n->udp.n = 0;
+    vec_done(&n->udp);
     if (audit)
         forget(n);
     int r = AGAIN;
@@ -335,6 +335,8 @@ int nft_sync(struct nft *n, struct nft_group *const *groups, size_t n_groups, bo
     else if (r)
         err_prefix(err, "table inet %s", n->table->name);
     pass_done(&p);
+    if (n->buf.cap > 2 * NL_MSG_ROOM) /* a whole table went through it */
+        nl_buf_done(&n->buf);
     return r;
 }
 

@@ -248,5 +248,5 @@ void admit_records(struct dir *d)
             index_touch(d, e);
         }
     }
-    d->records.n = 0;
+    vec_done(&d->records);
 }

@@ -40,7 +40,7 @@ static void read_dirty(struct dir *d)
         qsort(d->dirty.v, d->dirty.n, sizeof(d->dirty.v[0]), by_name);
     for (size_t i = 0; i < d->dirty.n; i++)
         scan_read(d, d->dirty.v[i]);
-    d->dirty.n = 0;
+    vec_done(&d->dirty); /* the first pass's are all files, the next ones' few */
 }
 
 /* Objects nothing claims wait for the last file that cannot be read: it may hold them. */

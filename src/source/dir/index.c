@@ -192,6 +192,8 @@ bool index_resolve(struct dir *d)
         }
     }
     d->touched.n = kept;
+    if (!kept)
+        vec_done(&d->touched);
     return !kept;
 }
 
