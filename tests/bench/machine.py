@@ -112,7 +112,7 @@ def usage(pid):
 
 
 def wait_idle(pid, still=0.3, timeout=120):
-    """Until the process has not run for `still` seconds."""
+    """Until the process has not run for `still` seconds; when it last had, on the monotonic clock."""
     deadline = time.monotonic() + timeout
     before, since = None, time.monotonic()
     while time.monotonic() - since < still:
@@ -122,3 +122,4 @@ def wait_idle(pid, still=0.3, timeout=120):
         if time.monotonic() > deadline:
             raise TimeoutError(f"pid {pid} is still busy after {timeout} s")
         time.sleep(0.02)
+    return since
