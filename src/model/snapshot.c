@@ -48,8 +48,8 @@ static int service_cmp(const struct endpoint_slice *slice, const char *ns, const
     return c ? c : strcmp(slice->service, service);
 }
 
-size_t snapshot_slices(const struct snapshot *s, const char *ns, const char *service,
-                       size_t *ret_first)
+const struct endpoint_slice *const *snapshot_slices(const struct snapshot *s, const char *ns,
+                                                    const char *service, size_t *ret_n)
 {
     size_t lo = 0, hi = s->n_slices;
     while (lo < hi) {
@@ -62,6 +62,6 @@ size_t snapshot_slices(const struct snapshot *s, const char *ns, const char *ser
     size_t n = 0;
     while (lo + n < s->n_slices && !service_cmp(s->slices[lo + n], ns, service))
         n++;
-    *ret_first = lo;
-    return n;
+    *ret_n = n;
+    return n ? s->slices + lo : NULL;
 }

@@ -44,6 +44,6 @@ const struct node *snapshot_node(const struct snapshot *s, const char *name);
 const struct namespace *snapshot_namespace(const struct snapshot *s, const char *name);
 const struct service *snapshot_service(const struct snapshot *s, const char *ns, const char *name);
 const struct portmap *snapshot_portmap(const struct snapshot *s, const char *ns, const char *name);
-/* The slices of one service: first index and count. */
-size_t snapshot_slices(const struct snapshot *s, const char *ns, const char *service,
-                       size_t *ret_first);
+/* The slices of one service; NULL when there is none. */
+const struct endpoint_slice *const *snapshot_slices(const struct snapshot *s, const char *ns,
+                                                    const char *service, size_t *ret_n);

@@ -139,9 +139,9 @@ struct choice selection_choose(const struct snapshot *s, const struct portmap *p
                                const struct class_view *cls)
 {
     struct choice r = { 0 };
-    size_t first;
-    size_t n = snapshot_slices(s, pm->o.meta.ns, pm->service_name, &first);
-    const struct endpoint_slice *const *slices = s->slices + first;
+    size_t n;
+    const struct endpoint_slice *const *slices =
+        snapshot_slices(s, pm->o.meta.ns, pm->service_name, &n);
     for (size_t i = 0; i < n; i++) {
         r.t[F4].wanted |= slices[i]->family == IP_V4;
         r.t[F6].wanted |= slices[i]->family == IP_V6;
@@ -316,9 +316,7 @@ struct verdict selection_trouble(const struct snapshot *s, const struct memo *m,
 {
     const struct portmap *pm = m->pm;
     struct search q = { .pm = pm, .service = m->service };
-    size_t first;
-    q.n = snapshot_slices(s, pm->o.meta.ns, pm->service_name, &first);
-    q.slices = s->slices + first;
+    q.slices = snapshot_slices(s, pm->o.meta.ns, pm->service_name, &q.n);
     q.family = choosing_family(&q);
     struct verdict v = { .reason = "NoReadyEndpoint",
                          .field = "spec.serviceRef.name",
