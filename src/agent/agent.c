@@ -151,7 +151,8 @@ static void on_signal(uv_signal_t *handle, int signum)
 {
     struct agent *a = handle->data;
     if (signum == SIGHUP) {
-        log_info("event=audit cause=SIGHUP");
+        if ((a->needs & PASS_ALL) != PASS_ALL)
+            log_info("event=audit cause=SIGHUP");
         request(a, PASS_ALL);
         return;
     }
@@ -294,10 +295,16 @@ int agent_run(const struct agent_options *opt, struct err *err)
     if (r)
         return r;
     struct agent *a = xcalloc(1, sizeof(*a));
+    r = uv_loop_init(&a->loop);
+    if (r) { /* libuv's errors are -errno */
+        free(a);
+        close(lock);
+        return err_set(err, -r, "event loop: %s; the limit of open files may be too low",
+                       uv_strerror(r));
+    }
     a->pass.node = opt->node;
     a->pass.state_dir = opt->state_dir;
     a->pass.cni_vxlan_port = opt->cni_vxlan_port;
-    uv_loop_init(&a->loop);
     init_timer(a, &a->pass_timer);
     init_timer(a, &a->retry_timer);
     init_timer(a, &a->audit_timer);

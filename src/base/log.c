@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,32 @@ int log_level_parse(const char *name)
     return -1;
 }
 
+/* One write per line, so that lines of several processes do not mix. A full or closed stderr
+ * must not stop the agent: a pipe that polls writable has room for a page, and no line is
+ * longer; what has no room is dropped, and the next line that has says how many. */
+static void put_line(const char *line, size_t n)
+{
+    static unsigned dropped;
+    char head[64];
+    struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+    if (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT)) {
+        dropped++;
+        return;
+    }
+    ssize_t r;
+    if (dropped) {
+        int m = snprintf(head, sizeof(head), "level=warn event=log_dropped lines=%u\n", dropped);
+        r = write(STDERR_FILENO, head, (size_t)m);
+        dropped = 0;
+        if (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT)) {
+            dropped = 1;
+            return;
+        }
+    }
+    r = write(STDERR_FILENO, line, n);
+    (void)r;
+}
+
 void log_write(enum log_level level, const char *fmt, ...)
 {
     if (level > threshold)
@@ -41,10 +68,7 @@ void log_write(enum log_level level, const char *fmt, ...)
     if (m > 0)
         n += (size_t)m < sizeof(line) - n - 1 ? (size_t)m : sizeof(line) - n - 2;
     line[n++] = '\n';
-    /* One write per line, so that lines of several processes do not mix. A full or
-     * closed stderr must not stop the agent. */
-    ssize_t r = write(STDERR_FILENO, line, n);
-    (void)r;
+    put_line(line, n);
 }
 
 const char *log_quote(const char *s)

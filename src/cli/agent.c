@@ -28,13 +28,14 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
 {
     (void)args;
     (void)n_args;
+    const char *node;
     unsigned port, audit;
     int level = log_level_parse(cli_value(cmd, "log-level"));
     if (level < 0)
         return cli_usage(cmd, "--log-level %s: one of error, warn, info, debug is needed",
                          cli_value(cmd, "log-level"));
-    if (!*cli_value(cmd, "node"))
-        return cli_usage(cmd, "--node NAME is needed: the name of this node's Node object");
+    if (cli_node(cmd, &node))
+        return CLI_USAGE;
     if (!*cli_value(cmd, "source"))
         return cli_usage(cmd, "--source dir:DIR is needed: the folder of manifests");
     if (check_features(cmd, cli_value(cmd, "features")) ||
@@ -43,7 +44,7 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
         return CLI_USAGE;
     const char *address = cli_value(cmd, "metrics-address");
     log_set_level((enum log_level)level);
-    const struct agent_options opt = { .node = cli_value(cmd, "node"),
+    const struct agent_options opt = { .node = node,
                                        .source = cli_value(cmd, "source"),
                                        .state_dir = cli_value(cmd, "state-dir"),
                                        .metrics_address = strcmp(address, "none") ? address : "",

@@ -30,6 +30,8 @@ extern const struct cli_command cmd_agent, cmd_plan, cmd_diff, cmd_get, cmd_clea
 /* The option's value. The name must be in the table. */
 const char *cli_value(const struct cli_command *cmd, const char *name);
 bool cli_given(const struct cli_command *cmd, const char *name);
+/* --node, as a Node object can be called; else CLI_USAGE, the reason printed. */
+int cli_node(const struct cli_command *cmd, const char **ret);
 /* Whole numbers within bounds; on failure prints what would be right and returns CLI_USAGE. */
 int cli_number(const struct cli_command *cmd, const char *name, unsigned min, unsigned max,
                unsigned *ret);

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,6 +59,21 @@ bool cli_given(const struct cli_command *cmd, const char *name)
     abort();
 }
 
+int cli_node(const struct cli_command *cmd, const char **ret)
+{
+    const char *name = cli_value(cmd, "node");
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.");
+    if (!*name)
+        return cli_usage(cmd, "--node NAME is needed: the name of a Node object");
+    if (name[n] || n > 253)
+        return cli_usage(cmd,
+                         "--node %s: a Node object's name is needed, of lower case letters, "
+                         "digits, '-' and '.', 253 at most",
+                         name);
+    *ret = name;
+    return CLI_DONE;
+}
+
 int cli_number(const struct cli_command *cmd, const char *name, unsigned min, unsigned max,
                unsigned *ret)
 {
@@ -108,8 +124,8 @@ static struct cli_option *option_at(const struct cli_command *cmd, const char *n
 static int parse(const struct cli_command *cmd, int argc, char **argv, bool *ret_help)
 {
     struct option longs[32] = { 0 };
-    char shorts[64] = ":";
-    size_t n = 0, s = 1;
+    char shorts[64] = ":h";
+    size_t n = 0, s = 2;
     for (struct cli_option *o = cmd->options; o->name; o++) {
         longs[n++] = (struct option){ o->name, o->arg ? required_argument : no_argument, NULL, 0 };
         if (o->letter) {
@@ -118,20 +134,20 @@ static int parse(const struct cli_command *cmd, int argc, char **argv, bool *ret
                 shorts[s++] = ':';
         }
     }
-    longs[n] = (struct option){ "help", no_argument, NULL, 0 };
+    longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
     opterr = 0;
     for (;;) {
         int index = -1, c = getopt_long(argc, argv, shorts, longs, &index);
         if (c == -1)
             return CLI_DONE;
+        if (c == 'h') {
+            *ret_help = true;
+            return CLI_DONE;
+        }
         if (c == ':')
             return cli_usage(cmd, "option %s needs a value", argv[optind - 1]);
         if (c == '?')
             return cli_usage(cmd, "unknown option %s", argv[optind - 1]);
-        if (!c && index == (int)n) {
-            *ret_help = true;
-            return CLI_DONE;
-        }
         struct cli_option *o = c ? option_at(cmd, NULL, c) : &cmd->options[index];
         o->given = true;
         o->value = optarg ? optarg : "yes";
@@ -199,8 +215,17 @@ static int dispatch(int argc, char **argv)
     return cli_usage(NULL, "unknown command '%s'", name);
 }
 
+/* A descriptor opened later must not become one of the standard ones. */
+static void open_standard_fds(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
+            abort();
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_fds();
     int r = dispatch(argc, argv);
     /* A full disk or a closed pipe is a failure too. */
     if ((fflush(stdout) || ferror(stdout)) && !r)

@@ -35,10 +35,10 @@ static int unknown_node(const struct snapshot *s)
 
 int planned_make(struct planned *p, const struct cli_command *cmd, const char *host_file)
 {
-    const char *node = cli_value(cmd, "node"), *source = cli_value(cmd, "source");
+    const char *node, *source = cli_value(cmd, "source");
     unsigned port;
-    if (!*node)
-        return cli_usage(cmd, "--node NAME is needed: the name of a Node object");
+    if (cli_node(cmd, &node))
+        return CLI_USAGE;
     if (!*source)
         return cli_usage(cmd, "--source dir:DIR is needed: the folder of manifests");
     if (cli_number(cmd, "cni-vxlan-port", 1, 65535, &port))
