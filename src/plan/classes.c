@@ -68,22 +68,51 @@ static uint32_t slot_count(const struct portmap_class *c, const struct ip_prefix
     return n < vnis ? n : vnis;
 }
 
+/* An end of a link is local to one node, which would cut it off from the node that has that
+ * address: NULL, or which node has one of the subnet's. */
+static const char *node_within(struct planner *p, const struct ip_prefix *subnet)
+{
+    char text[IP_TEXT_MAX];
+    for (size_t i = 0; i < p->snap->n_nodes; i++) {
+        const struct node *n = p->snap->nodes[i];
+        for (uint32_t j = 0; j < n->n_internal_ips; j++)
+            if (ip_prefix_contains(subnet, &n->internal_ips[j]))
+                return arena_printf(&p->class_mem,
+                                    "contains InternalIP %s of node %s; a subnet nothing else "
+                                    "uses is needed",
+                                    ip_format(&n->internal_ips[j], text), n->o.meta.name);
+    }
+    return NULL;
+}
+
+static void block_subnet(struct planner *p, struct class_view *v, enum family_index f,
+                         const char *why)
+{
+    const char *subnet = f == F4 ? v->obj->subnet : v->obj->subnet6;
+    const char *field = f == F4 ? "spec.returnPath.vxlan.subnet" : "spec.returnPath.vxlan.subnet6";
+    v->blocked = (struct verdict){
+        .reason = "InvalidSubnet",
+        .message =
+            arena_printf(&p->class_mem, "%s \"%s\" %s", field + strlen("spec."), subnet, why),
+        .field = field,
+        .value = subnet,
+    };
+}
+
 static void check_subnets(struct planner *p, struct class_view *v)
 {
     const struct portmap_class *c = v->obj;
     const char *why = subnet_parse(c->subnet, F4, &v->subnet[F4]);
-    if (why) {
-        v->blocked = (struct verdict){
-            .reason = "InvalidSubnet",
-            .message =
-                arena_printf(&p->class_mem, "returnPath.vxlan.subnet \"%s\" %s", c->subnet, why),
-            .field = "spec.returnPath.vxlan.subnet",
-            .value = c->subnet,
-        };
-    } else {
+    if (!why)
+        why = node_within(p, &v->subnet[F4]);
+    if (why)
+        block_subnet(p, v, F4, why);
+    else
         v->slots[F4] = slot_count(c, &v->subnet[F4]);
-    }
     why = subnet_parse(c->subnet6, F6, &v->subnet[F6]);
+    const char *cut = why ? NULL : node_within(p, &v->subnet[F6]);
+    if (cut && !v->blocked.reason)
+        block_subnet(p, v, F6, cut);
     if (why)
         v->subnet6_trouble =
             arena_printf(&p->class_mem, "returnPath.vxlan.subnet6 \"%s\" %s", c->subnet6, why);

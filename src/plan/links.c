@@ -281,6 +281,29 @@ static uint32_t reported_mtu(const struct class_view *cls, const char *node)
 #define MTU_MIN  68   /* RFC 791 */
 #define MTU6_MIN 1280 /* RFC 8200: below it the kernel takes IPv6 off a device */
 
+/* The kernel would take the end for another node's, or another's address for the end. */
+static void find_overlap(const struct planner *p, const struct pair *pair, struct link_state *s)
+{
+    const struct host *h = p->snap->host;
+    char text[IP_TEXT_MAX], net[IP_PREFIX_TEXT_MAX];
+    for (uint32_t i = 0; i < h->n_ifaces; i++) {
+        for (uint32_t j = 0; j < h->ifaces[i].n_addresses; j++) {
+            const struct host_address *addr = &h->ifaces[i].addresses[j];
+            struct ip_prefix prefix = { addr->ip, addr->prefix_len };
+            enum family_index f = addr->ip.family == IP_V4 ? F4 : F6;
+            for (int side = 0; side < 2 && (f == F4 || s->v6); side++) {
+                if (!ip_prefix_contains(&prefix, &s->end[side][f]))
+                    continue;
+                prefix = ip_prefix_masked(&prefix);
+                trouble(s, "address %s of link %s lies in %s of interface %s of node %s",
+                        ip_format(&s->end[side][f], text), pair->key,
+                        ip_prefix_format(&prefix, net), h->ifaces[i].name, p->snap->node);
+                return;
+            }
+        }
+    }
+}
+
 /* What only this node knows, being one of the two. */
 static void find_local(const struct planner *p, const struct pair *pair, struct link_state *s)
 {
@@ -304,6 +327,8 @@ static void find_local(const struct planner *p, const struct pair *pair, struct 
         trouble(s,
                 "the interface that holds InternalIP %s of node %s has room for a link MTU of %u",
                 ip_format(&s->node_ip[side], text), p->snap->node, s->mtu);
+    else
+        find_overlap(p, pair, s);
 }
 
 static void find_slot(const struct pair *pair, struct link_state *s)
