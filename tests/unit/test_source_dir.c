@@ -5,6 +5,9 @@
 
 #include "dir_help.h"
 
+#define MAPPING                                                                                  \
+    "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMap\nmetadata: {name: m}\nspec: {className: " \
+    "c, protocol: TCP, port: 80, serviceRef: {name: s, port: p}}\n"
 #define NAMESPACE(name, label) \
     "apiVersion: v1\nkind: Namespace\nmetadata: {name: " name ", labels: {l: '" label "'}}\n"
 #define SERVICE(name, port)                                                                       \
@@ -370,6 +373,55 @@ static void a_folder_that_may_not_be_read_is_waited_for(void **state)
     world_close(&w);
 }
 
+/* As the agent did when it had no rights or no file descriptors left: empty is something else. */
+static void a_folder_not_listed_yet_is_not_an_empty_one(void **state)
+{
+    (void)state;
+    static const uid_t nobody = 65534;
+    static const char *const folders[] = { "", "sub" };
+    bool root = !geteuid();
+    for (size_t i = 0; i < 2; i++) {
+        struct world w;
+        struct agent a, b;
+        struct err err;
+        world_open(&w);
+        if (root)
+            assert_int_equal(chown(w.path, nobody, nobody) || seteuid(nobody), 0);
+        mkdir(world_path(&w, "sub"), 0755);
+        world_put(&w, "sub/a.yaml", NAMESPACE("a", "1") "---\n" MAPPING);
+        world_put(&w, "b.yaml", NAMESPACE("b", "1"));
+        agent_start(&a, &w);
+        chmod(world_path(&w, folders[i]), 0300);
+        agent_open(&b, &w);
+        assert_int_equal(b.source->ops->start(b.source, &w.loop, &err), 0);
+        assert_false(b.source->ops->synced(b.source));
+        assert_non_null(strstr(unready(&b), "Permission denied: make it readable"));
+        /* More than the half second after which records go. */
+        int64_t end = clock_mono_us() + 1500000;
+        world_until(&w, clock_mono_us() > end);
+        assert_false(b.source->ops->synced(b.source));
+        assert_true(world_has(&w, ".status/portmaps/default/m.json"));
+        assert_true(HAS(&a, "a", "1"));
+        assert_non_null(agent_get(&a, KIND_PORTMAP, "default", "m"));
+        /* Nor does who runs give up what is no longer anywhere. */
+        unlink(world_path(&w, "b.yaml"));
+        world_put(&w, "c.yaml", NAMESPACE("c", "1"));
+        world_until(&w, HAS(&a, "c", "1"));
+        assert_true(HAS(&a, "b", "1"));
+        chmod(world_path(&w, folders[i]), 0700);
+        world_until(&w, b.source->ops->synced(b.source) && HAS(&b, "a", "1"));
+        world_until(&w, HAS(&a, "b", "none") && HAS(&b, "b", "none"));
+        assert_true(HAS(&a, "a", "1"));
+        assert_true(world_has(&w, ".status/portmaps/default/m.json"));
+        assert_string_equal(unready(&b), "");
+        agent_close(&a);
+        agent_close(&b);
+        if (root)
+            assert_int_equal(seteuid(0), 0);
+        world_close(&w);
+    }
+}
+
 static void what_only_looks_like_a_manifest_is_noted_once(void **state)
 {
     (void)state;
@@ -409,6 +461,7 @@ int main(void)
         cmocka_unit_test(lost_events_are_made_up_for),
         cmocka_unit_test(the_folder_itself_may_come_back),
         cmocka_unit_test(a_folder_that_may_not_be_read_is_waited_for),
+        cmocka_unit_test(a_folder_not_listed_yet_is_not_an_empty_one),
         cmocka_unit_test(what_only_looks_like_a_manifest_is_noted_once),
     };
     return cmocka_run_group_tests_name("source dir", tests, NULL, NULL);

@@ -43,7 +43,8 @@ static void read_dirty(struct dir *d)
     vec_done(&d->dirty); /* the first pass's are all files, the next ones' few */
 }
 
-/* Objects nothing claims wait for the last file that cannot be read: it may hold them. */
+/* Objects nothing claims wait for the last file that cannot be read, and for the last folder
+ * that cannot be listed: it may hold them. */
 static void touch_unclaimed(struct dir *d)
 {
     size_t i = 0;
@@ -59,7 +60,8 @@ static void purge(struct dir *d)
     int64_t now = clock_mono_us(), next = INT64_MAX;
     size_t i = 0;
     void *v;
-    if (!d->gone) /* a walk over all objects would take longer than the rest of a pass */
+    if (!d->gone ||
+        d->unlisted) /* a walk over all objects would take longer than the rest of a pass */
         return;
     d->gone = false;
     while (map_next(&d->entries, &i, NULL, NULL, &v)) {
@@ -168,7 +170,7 @@ void dir_pass(struct dir *d)
 {
     if (!begin(d))
         return;
-    bool rescan = d->rescan;
+    bool rescan = d->rescan, unlisted = d->unlisted, unknown = d->unknown;
     d->rescan = false;
     if (rescan)
         scan_folder(d);
@@ -180,9 +182,8 @@ void dir_pass(struct dir *d)
         d->troubled = false;
     }
     d->pass++;
-    bool unknown = d->unknown;
     read_dirty(d);
-    if (unknown && !d->unknown)
+    if ((unlisted && !d->unlisted) || (unknown && !d->unknown))
         touch_unclaimed(d);
     while (!index_resolve(d))
         read_dirty(d);
@@ -196,8 +197,9 @@ void dir_pass(struct dir *d)
         watch_records(d);
         record_unlock(d);
     }
-    if (d->changed || !d->synced) {
-        d->synced = true;
+    bool synced = d->synced;
+    d->synced = synced || !d->unlisted;
+    if (d->changed || d->synced != synced) {
         d->changed = false;
         d->source.sink.changed(d->source.sink.user);
     }

@@ -81,6 +81,7 @@ struct dir {
     uint32_t pass, readings;
     uint32_t unknown;    /* files */
     bool rescan;         /* list the folder */
+    bool unlisted;       /* some folder could not be: what it holds cannot be told */
     bool rescan_records; /* read all records */
     bool changed;        /* the sink must be told */
     bool troubled;       /* noted; until a pass is without trouble */

@@ -145,17 +145,20 @@ static bool resolve_claimed(struct dir *d, struct entry *e, struct claim *owner)
 }
 
 /* Nothing readable claims it. What its record says holds for as long as it may still stand
- * in a document that is bad, or, before any file claimed it, in a file that is. */
+ * in a document that is bad, or, before any file claimed it, in a file that is. While a folder
+ * cannot be listed nothing goes, since it may have been moved there. */
 static void resolve_unclaimed(struct dir *d, struct entry *e)
 {
     e->owner = NULL;
     e->in_force = 0;
-    if (e->record && (e->claims || (!e->claimed && d->unknown))) {
+    if (e->record && (e->claims || (!e->claimed && (d->unknown || d->unlisted)))) {
         struct object *o;
         if (!e->present && !record_read(d, e->kind, e->ns, e->name, &o, &e->record, NULL))
             index_upsert(d, e, o);
         return;
     }
+    if (d->unlisted)
+        return;
     if (e->present) {
         e->present = false;
         d->changed = true;

@@ -327,15 +327,29 @@ static void see_file(struct dir *d, const char *name, const char *path)
 }
 
 /* Files in a folder that cannot be listed are as they were. */
-static void keep_folder(struct dir *d, const char *sub)
+static void keep_folder(struct dir *d, const char *sub, const char *folder, int error)
 {
     size_t i = 0, n = strlen(sub);
     void *v;
+    struct err err;
+    err_set(&err, error, "cannot list %s: %s: make it readable", folder, strerror(error));
+    dir_trouble(d, sub, &err);
+    d->unlisted = true;
     while (map_next(&d->files, &i, NULL, NULL, &v)) {
         struct file *f = v;
         if (!n || (!strncmp(f->name, sub, n) && f->name[n] == '/'))
             f->found = true;
     }
+}
+
+/* readdir tells an error from the end by errno alone. */
+static struct dirent *next_entry(DIR *dir, int *reterr)
+{
+    errno = 0;
+    struct dirent *entry = readdir(dir);
+    if (!entry)
+        *reterr = errno;
+    return entry;
 }
 
 static void list_folder(struct dir *d, const char *sub)
@@ -344,13 +358,8 @@ static void list_folder(struct dir *d, const char *sub)
     /* Before the listing, so that what comes after it is seen. */
     watch_folder(d, sub);
     DIR *dir = opendir(folder);
-    if (!dir && errno != ENOENT && errno != ENOTDIR) {
-        struct err err;
-        err_set(&err, errno, "cannot list %s: %s: make it readable", folder, strerror(errno));
-        dir_trouble(d, sub, &err);
-        keep_folder(d, sub);
-    }
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+    int error = dir || (*sub && (errno == ENOENT || errno == ENOTDIR)) ? 0 : errno;
+    for (struct dirent *entry; dir && (entry = next_entry(dir, &error));) {
         struct buf name = { 0 };
         buf_printf(&name, "%s%s%s", sub, *sub ? "/" : "", entry->d_name);
         char *path = path_of(d, name.p);
@@ -367,11 +376,14 @@ static void list_folder(struct dir *d, const char *sub)
     }
     if (dir)
         closedir(dir);
+    if (error)
+        keep_folder(d, sub, folder, error);
     free(folder);
 }
 
 void scan_folder(struct dir *d)
 {
+    d->unlisted = false;
     list_folder(d, "");
     size_t i = 0;
     void *v;
