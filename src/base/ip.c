@@ -142,3 +142,31 @@ bool ip_is_global_unicast(const struct ip *ip)
         return false;
     return b[0] != 0xff && !(b[0] == 0xfe && (b[1] & 0xc0) == 0x80);
 }
+
+static const char *special4(const uint8_t *b)
+{
+    if (!b[0])
+        return "an unspecified address";
+    if (b[0] == 127)
+        return "a loopback address";
+    if (b[0] >= 224)
+        return b[0] < 240 ? "a multicast address" : "a reserved address";
+    return b[0] == 169 && b[1] == 254 ? "a link-local address" : NULL;
+}
+
+const char *ip_special(const struct ip *ip)
+{
+    static const uint8_t zero[16], mapped[12] = { [10] = 0xff, [11] = 0xff };
+    const uint8_t *b = ip->bytes;
+    if (ip->family == IP_V4)
+        return special4(b);
+    if (!memcmp(b, zero, sizeof(zero)))
+        return "an unspecified address";
+    if (!memcmp(b, zero, 15) && b[15] == 1)
+        return "a loopback address";
+    if (b[0] == 0xff)
+        return "a multicast address";
+    if (b[0] == 0xfe && (b[1] & 0xc0) == 0x80)
+        return "a link-local address";
+    return memcmp(b, mapped, sizeof(mapped)) ? NULL : "an IPv4-mapped address";
+}

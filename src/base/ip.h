@@ -46,3 +46,5 @@ bool ip_prefix_overlaps(const struct ip_prefix *a, const struct ip_prefix *b);
 bool ip_add(const struct ip *ip, uint64_t n, struct ip *ret);
 /* Not unspecified, loopback, multicast, IPv4 broadcast or IPv6 link-local. */
 bool ip_is_global_unicast(const struct ip *ip);
+/* NULL, or what the address is instead of one machine's own: "a loopback address". */
+const char *ip_special(const struct ip *ip);

@@ -209,6 +209,34 @@ static void find_owners(struct planner *p)
     vec_done(&all);
 }
 
+struct node_ip {
+    struct ip ip;
+    size_t node;
+};
+
+static int by_ip(const void *x, const void *y)
+{
+    const struct node_ip *a = x, *b = y;
+    int c = ip_cmp(&a->ip, &b->ip);
+    return c ? c : (a->node > b->node) - (a->node < b->node);
+}
+
+static void find_shared_ips(struct planner *p)
+{
+    VEC(struct node_ip) all = { 0 };
+    for (size_t i = 0; i < p->snap->n_nodes; i++)
+        for (uint32_t j = 0; j < p->snap->nodes[i]->n_internal_ips; j++)
+            vec_push(&all, (struct node_ip){ p->snap->nodes[i]->internal_ips[j], i });
+    if (all.n > 1)
+        qsort(all.v, all.n, sizeof(all.v[0]), by_ip);
+    p->n_shared_ips = 0;
+    p->shared_ips = arena_new_array(&p->class_mem, all.n, struct ip);
+    for (size_t i = 1; i < all.n; i++)
+        if (all.v[i].node != all.v[i - 1].node && ip_equal(&all.v[i].ip, &all.v[i - 1].ip))
+            p->shared_ips[p->n_shared_ips++] = all.v[i].ip;
+    vec_done(&all);
+}
+
 void classes_build(struct planner *p)
 {
     const struct snapshot *s = p->snap;
@@ -234,6 +262,7 @@ void classes_build(struct planner *p)
             check_collisions(p, p->by_rank[i]);
     }
     find_owners(p);
+    find_shared_ips(p);
     struct ip own = node_internal_ip(s, s->node);
     const struct host_iface *underlay = own.family ? host_address_owner(s->host, &own) : NULL;
     p->underlay_mtu = underlay ? underlay->mtu : 0;
@@ -276,6 +305,14 @@ struct ip node_internal_ip(const struct snapshot *s, const char *node)
         if (n->internal_ips[i].family == IP_V4)
             return n->internal_ips[i];
     return (struct ip){ 0 };
+}
+
+const char *node_ip_trouble(const struct planner *p, const struct ip *ip)
+{
+    for (size_t i = 0; i < p->n_shared_ips; i++)
+        if (ip_equal(&p->shared_ips[i], ip))
+            return "that of another Node too";
+    return ip_special(ip);
 }
 
 bool host_owns(const struct planner *p, size_t iface, uint32_t address)

@@ -55,6 +55,8 @@ const char *class_iface_trouble(const struct host *h, const struct class_view *v
 int class_accepting(const struct class_view *cls, const char *node);
 /* The first IPv4 InternalIP; family IP_NONE when the node is missing or has none. */
 struct ip node_internal_ip(const struct snapshot *s, const char *node);
+/* NULL, or why it cannot be the end of a tunnel to that node: "a loopback address". */
+const char *node_ip_trouble(const struct planner *p, const struct ip *ip);
 
 /* ---- mappings ---- */
 
@@ -283,7 +285,9 @@ struct planner {
     struct class_view **by_rank;
     size_t n_classes;
     uint32_t underlay_mtu; /* of the interface that holds this node's InternalIP; 0: none */
-    bool **owned;          /* by host interface and address; in class_mem */
+    struct ip *shared_ips; /* IPv4 InternalIPs of more than one Node; in class_mem */
+    size_t n_shared_ips;
+    bool **owned; /* by host interface and address; in class_mem */
 
     struct memo_vec memos;      /* by owner */
     struct memo_vec by_service; /* by service, owner */

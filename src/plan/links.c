@@ -260,7 +260,14 @@ static void find_nodes(const struct planner *p, const struct pair *pair, struct 
 {
     for (int i = 0; i < 2; i++) {
         s->node_ip[i] = node_internal_ip(p->snap, pair->peer[i]);
-        if (!s->node_ip[i].family && !*s->trouble)
+        if (*s->trouble)
+            continue;
+        char text[IP_TEXT_MAX];
+        const char *what = node_ip_trouble(p, &s->node_ip[i]);
+        if (s->node_ip[i].family && what)
+            trouble(s, "node %s of link %s has no usable IPv4 InternalIP: %s is %s", pair->peer[i],
+                    pair->key, ip_format(&s->node_ip[i], text), what);
+        else if (!s->node_ip[i].family)
             trouble(s, "node %s of link %s %s", pair->peer[i], pair->key,
                     snapshot_node(p->snap, pair->peer[i]) ? "has no IPv4 InternalIP"
                                                           : "does not exist");

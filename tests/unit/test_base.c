@@ -123,6 +123,33 @@ static void prefixes_contain_overlap_and_add(void **state)
     assert_false(ip_prefix_contains(&a, &ip));
 }
 
+static void special_addresses_are_told_from_a_machines_own(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *address, *what;
+    } cases[] = {
+        { "0.0.0.0", "an unspecified address" },   { "127.0.0.53", "a loopback address" },
+        { "224.0.0.1", "a multicast address" },    { "239.255.255.255", "a multicast address" },
+        { "240.0.0.1", "a reserved address" },     { "255.255.255.255", "a reserved address" },
+        { "169.254.0.1", "a link-local address" }, { "::", "an unspecified address" },
+        { "::1", "a loopback address" },           { "ff02::1", "a multicast address" },
+        { "febf::1", "a link-local address" },     { "::ffff:10.0.0.1", "an IPv4-mapped address" },
+    };
+    static const char *const own[] = { "10.244.1.7", "169.253.0.1", "223.255.255.255",
+                                       "::2",        "fec0::1",     "fd64::7" };
+    struct ip ip;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_true(ip_parse(cases[i].address, &ip));
+        assert_non_null(ip_special(&ip));
+        assert_string_equal(ip_special(&ip), cases[i].what);
+    }
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        assert_true(ip_parse(own[i], &ip));
+        assert_null(ip_special(&ip));
+    }
+}
+
 static void times_parse_and_print(void **state)
 {
     (void)state;
@@ -220,6 +247,7 @@ int main(void)
         cmocka_unit_test(map_keeps_what_a_model_array_keeps),
         cmocka_unit_test(addresses_parse_strictly_and_print_canonically),
         cmocka_unit_test(prefixes_contain_overlap_and_add),
+        cmocka_unit_test(special_addresses_are_told_from_a_machines_own),
         cmocka_unit_test(times_parse_and_print),
         cmocka_unit_test(errors_take_context_in_front),
         cmocka_unit_test(buffers_grow),
