@@ -34,14 +34,38 @@ def test_a_bad_file_keeps_its_last_good_version_and_others_go_on(cluster):
     cluster.sees_client("tcp", EDGE, 3000, "a1")
 
 
-def test_a_bad_file_at_the_start_stops_nothing_else(world):
-    with open(os.path.join(world.source, "broken.yaml"), "w") as file:
+def test_a_bad_file_that_is_new_stops_nothing_else(cluster):
+    with open(os.path.join(cluster.source, "broken.yaml"), "w") as file:
         file.write("kind: PortMap\nmetadata: {name: [\n")
-    world.public()
-    world.start_agents()
-    world.expose("web", ["a1"], "tcp", 3000)
-    world.sees_client("tcp", EDGE, 3000, "a1")
-    assert re.search(r"broken\.yaml:\d+:\d+", world.lab.agent("edge-a").log())
+    cluster.public()
+    cluster.expose("web", ["a1"], "tcp", 3000)
+    cluster.sees_client("tcp", EDGE, 3000, "a1")
+    assert re.search(r"broken\.yaml:\d+:\d+", cluster.lab.agent("edge-a").log())
+
+
+def test_an_agent_that_starts_with_a_bad_file_takes_nothing_away(cluster):
+    cluster.public()
+    cluster.expose("web", ["a1"], "tcp", 3000)
+    path = cluster.objects.path("Service", "web", NAMESPACE)
+    with open(path) as file:
+        good = file.read()
+    agent = cluster.lab.agent("edge-a")
+    agent.stop()
+    agent.clear_log()
+    with open(path, "w") as file:
+        file.write(good + "\n---\nfoo: [\n")
+    agent.restart()
+    agent.wait_log(os.path.basename(path))
+
+    def ready():
+        return cluster.lab.node("edge-a").run("curl", "-s", "127.0.0.1:10266/readyz").stdout
+    wait_until(lambda: re.search(re.escape(os.path.basename(path)) + r":\d+:\d+", ready()), 5,
+               "/readyz to name the file")
+    cluster.sees_client("tcp", EDGE, 3000, "a1")
+    with open(path, "w") as file:
+        file.write(good)
+    wait_until(lambda: "ok" in ready(), 5, "the agent to be ready")
+    cluster.sees_client("tcp", EDGE, 3000, "a1")
 
 
 def test_a_file_written_in_pieces_is_taken_when_it_is_whole(cluster):

@@ -150,12 +150,36 @@ static inline void agent_open(struct agent *a, const struct world *w)
         abort();
 }
 
-static inline void agent_start(struct agent *a, struct world *w)
+static inline bool agent_synced(const struct agent *a)
+{
+    return a->source->ops->synced(a->source);
+}
+
+/* What is in the folder may keep it from being synced. */
+static inline void agent_begin(struct agent *a, struct world *w)
 {
     struct err err;
     agent_open(a, w);
-    if (a->source->ops->start(a->source, &w->loop, &err) || !a->source->ops->synced(a->source))
+    if (a->source->ops->start(a->source, &w->loop, &err))
         abort();
+}
+
+static inline void agent_start(struct agent *a, struct world *w)
+{
+    agent_begin(a, w);
+    if (!agent_synced(a))
+        abort();
+}
+
+/* What keeps it from being ready. */
+static inline const char *agent_unready(const struct agent *a)
+{
+    static char text[600];
+    struct buf b = { 0 };
+    a->source->ops->unready(a->source, &b);
+    snprintf(text, sizeof(text), "%s", buf_str(&b));
+    buf_done(&b);
+    return text;
 }
 
 static inline void agent_load(struct agent *a, const struct world *w)

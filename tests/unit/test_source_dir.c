@@ -311,16 +311,6 @@ static void lost_events_are_made_up_for(void **state)
     world_close(&w);
 }
 
-static const char *unready(const struct agent *a)
-{
-    static char text[600];
-    struct buf b = { 0 };
-    a->source->ops->unready(a->source, &b);
-    snprintf(text, sizeof(text), "%s", buf_str(&b));
-    buf_done(&b);
-    return text;
-}
-
 static void the_folder_itself_may_come_back(void **state)
 {
     (void)state;
@@ -335,13 +325,13 @@ static void the_folder_itself_may_come_back(void **state)
     world_until(&w, a.notes.n == 1);
     assert_true(HAS(&a, "a", "1"));
     assert_int_equal(agent_noted(&a, "give a folder that exists"), 1);
-    assert_non_null(strstr(unready(&a), "give a folder that exists\n"));
+    assert_non_null(strstr(agent_unready(&a), "give a folder that exists\n"));
     rename(away, w.path);
     world_put(&w, "a.yaml", NAMESPACE("a", "2"));
     world_until(&w, HAS(&a, "a", "2"));
     assert_int_equal(a.notes.n, 2);
     assert_string_equal(a.notes.v[1], "I : the folder can be used again");
-    assert_string_equal(unready(&a), "");
+    assert_string_equal(agent_unready(&a), "");
     agent_close(&a);
     world_close(&w);
 }
@@ -361,10 +351,10 @@ static void a_folder_that_may_not_be_read_is_waited_for(void **state)
     chmod(w.path, 0300);
     world_until(&w, a.notes.n == 1);
     assert_int_equal(agent_noted(&a, "Permission denied: make it readable"), 1);
-    assert_non_null(strstr(unready(&a), "Permission denied: make it readable"));
+    assert_non_null(strstr(agent_unready(&a), "Permission denied: make it readable"));
     assert_true(HAS(&a, "a", "1"));
     chmod(w.path, 0700);
-    world_until(&w, !*unready(&a));
+    world_until(&w, !*agent_unready(&a));
     assert_int_equal(a.notes.n, 2);
     assert_true(HAS(&a, "a", "1"));
     agent_close(&a);
@@ -383,7 +373,6 @@ static void a_folder_not_listed_yet_is_not_an_empty_one(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct world w;
         struct agent a, b;
-        struct err err;
         world_open(&w);
         if (root)
             assert_int_equal(chown(w.path, nobody, nobody) || seteuid(nobody), 0);
@@ -392,14 +381,13 @@ static void a_folder_not_listed_yet_is_not_an_empty_one(void **state)
         world_put(&w, "b.yaml", NAMESPACE("b", "1"));
         agent_start(&a, &w);
         chmod(world_path(&w, folders[i]), 0300);
-        agent_open(&b, &w);
-        assert_int_equal(b.source->ops->start(b.source, &w.loop, &err), 0);
-        assert_false(b.source->ops->synced(b.source));
-        assert_non_null(strstr(unready(&b), "Permission denied: make it readable"));
+        agent_begin(&b, &w);
+        assert_false(agent_synced(&b));
+        assert_non_null(strstr(agent_unready(&b), "Permission denied: make it readable"));
         /* More than the half second after which records go. */
         int64_t end = clock_mono_us() + 1500000;
         world_until(&w, clock_mono_us() > end);
-        assert_false(b.source->ops->synced(b.source));
+        assert_false(agent_synced(&b));
         assert_true(world_has(&w, ".status/portmaps/default/m.json"));
         assert_true(HAS(&a, "a", "1"));
         assert_non_null(agent_get(&a, KIND_PORTMAP, "default", "m"));
@@ -409,11 +397,11 @@ static void a_folder_not_listed_yet_is_not_an_empty_one(void **state)
         world_until(&w, HAS(&a, "c", "1"));
         assert_true(HAS(&a, "b", "1"));
         chmod(world_path(&w, folders[i]), 0700);
-        world_until(&w, b.source->ops->synced(b.source) && HAS(&b, "a", "1"));
+        world_until(&w, agent_synced(&b) && HAS(&b, "a", "1"));
         world_until(&w, HAS(&a, "b", "none") && HAS(&b, "b", "none"));
         assert_true(HAS(&a, "a", "1"));
         assert_true(world_has(&w, ".status/portmaps/default/m.json"));
-        assert_string_equal(unready(&b), "");
+        assert_string_equal(agent_unready(&b), "");
         agent_close(&a);
         agent_close(&b);
         if (root)

@@ -493,7 +493,7 @@ static void records_carry_the_last_good_version_over_a_restart(void **state)
     /* the file is bad */
     world_put(&w, "m.yaml", "{");
     world_put(&w, ".status/.tmp", "left by a crash");
-    agent_start(&a, &w);
+    agent_begin(&a, &w);
     assert_int_equal(mapping(&a, "web")->port, 80);
     assert_int_equal(mapping(&a, "two")->port, 81);
     agent_close(&a);

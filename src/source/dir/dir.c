@@ -198,7 +198,7 @@ void dir_pass(struct dir *d)
         record_unlock(d);
     }
     bool synced = d->synced;
-    d->synced = synced || !d->unlisted;
+    d->synced = synced || (!d->unlisted && !d->unknown);
     if (d->changed || d->synced != synced) {
         d->changed = false;
         d->source.sink.changed(d->source.sink.user);
@@ -244,6 +244,13 @@ static void dir_unready(struct source *s, struct buf *out)
     const struct dir *d = (struct dir *)s;
     if (*d->trouble.text)
         buf_printf(out, "source: %s\n", d->trouble.text);
+    size_t i = 0;
+    void *v;
+    while (!d->synced && map_next(&d->files, &i, NULL, NULL, &v)) {
+        const struct file *f = v;
+        if (f->unknown)
+            buf_printf(out, "source: %s: mend it, or take the file away\n", f->unknown);
+    }
 }
 
 static void dir_stop(struct source *s)

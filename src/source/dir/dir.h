@@ -57,11 +57,13 @@ struct file {
     uint64_t hash; /* of the content last read, 0: none */
     uint64_t inode, size, mtime;
     bool dirty;
-    bool force;   /* decode what its entries want, also if the content is the same */
-    bool parsed;  /* once at least */
-    bool unread;  /* the last version could not be read or parsed */
-    bool unknown; /* what it holds cannot be told: never parsed, or an object without a name */
-    bool found;   /* by the scan under way */
+    bool force;  /* decode what its entries want, also if the content is the same */
+    bool parsed; /* once at least */
+    bool unread; /* the last version could not be read or parsed */
+    bool found;  /* by the scan under way */
+    /* Why what it holds cannot be told: never parsed, an object without a name, or one that
+     * was never good and has no record. "FILE:LINE:COLUMN: text"; NULL when it can. */
+    char *unknown;
 };
 
 struct watcher;

@@ -69,6 +69,7 @@ struct file *scan_mark(struct dir *d, const char *name)
 void scan_free(struct file *f)
 {
     vec_done(&f->claims);
+    free(f->unknown);
     free(f);
 }
 
@@ -91,6 +92,7 @@ struct reading {
     struct file *f;
     VEC(struct found) found;
     bool nameless;
+    struct buf unknown; /* as in struct file */
 };
 
 /* Who reads once wants to hear of it only where it may be why nothing is there. */
@@ -135,10 +137,31 @@ static void on_doc(void *user, const struct doc *doc)
     vec_push(&r->found, found);
 }
 
-static void set_unknown(struct dir *d, struct file *f, bool unknown)
+/* Takes `why`. */
+static void set_unknown(struct dir *d, struct file *f, char *why)
 {
-    d->unknown += (uint32_t)unknown - (uint32_t)f->unknown;
-    f->unknown = unknown;
+    d->unknown += (uint32_t) !!why - (uint32_t) !!f->unknown;
+    free(f->unknown);
+    f->unknown = why;
+}
+
+static void put_reason(struct buf *b, const struct file *f, struct place place, const char *text)
+{
+    buf_puts(b, f->name);
+    if (place.line)
+        buf_printf(b, ":%u:%u", place.line, place.column);
+    buf_printf(b, ": %s", text);
+}
+
+/* What the object is or was cannot be told; the first of a file is told of. */
+static void note_unknown(struct reading *r, const struct found *found)
+{
+    if (r->unknown.n)
+        return;
+    if (found->error)
+        put_reason(&r->unknown, r->f, found->error_place, found->error);
+    else /* looked at before */
+        put_reason(&r->unknown, r->f, found->place, "this object is bad, the log says why");
 }
 
 static void note_error(struct reading *r, const struct found *found, const struct entry *e)
@@ -161,6 +184,7 @@ static void take(struct reading *r, struct found *found, bool quiet)
     if (found->error && !quiet)
         note_error(r, found, e);
     if (!named) {
+        note_unknown(r, found);
         r->nameless = true;
         return;
     }
@@ -176,6 +200,8 @@ static void take(struct reading *r, struct found *found, bool quiet)
     }
     c->reading = d->readings;
     c->place = found->place;
+    if (!found->obj && !c->good && !record_kind(e->kind))
+        note_unknown(r, found);
     if (found->known)
         return;
     c->seen = found->hash;
@@ -204,7 +230,7 @@ static void drop_claims(struct dir *d, struct file *f, bool all)
 static void file_gone(struct dir *d, struct file *f)
 {
     drop_claims(d, f, true);
-    set_unknown(d, f, false);
+    set_unknown(d, f, NULL);
     map_del(&d->files, f->name, strlen(f->name));
     scan_free(f);
 }
@@ -219,7 +245,11 @@ static void file_bad(struct dir *d, struct file *f, struct place place, const ch
         dir_note(d, true, f->name, place, b.p);
     buf_done(&b);
     f->unread = true;
-    set_unknown(d, f, f->unknown || !f->parsed);
+    if (!f->unknown && f->parsed)
+        return;
+    struct buf why = { 0 };
+    put_reason(&why, f, place, text);
+    set_unknown(d, f, why.p);
 }
 
 static void parse(struct dir *d, struct file *f, const char *text, size_t n, bool quiet)
@@ -241,6 +271,7 @@ static void parse(struct dir *d, struct file *f, const char *text, size_t n, boo
     }
     vec_done(&r.found);
     if (bad) {
+        buf_done(&r.unknown);
         file_bad(d, f, place, err.text, quiet);
         return;
     }
@@ -249,7 +280,7 @@ static void parse(struct dir *d, struct file *f, const char *text, size_t n, boo
         drop_claims(d, f, false);
     f->parsed = true;
     f->unread = false;
-    set_unknown(d, f, r.nameless);
+    set_unknown(d, f, r.unknown.p);
 }
 
 static char *path_of(const struct dir *d, const char *name)

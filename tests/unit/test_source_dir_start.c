@@ -1,0 +1,86 @@
+/* What an agent that starts cannot tell yet: it must not pass for absent. */
+#include "test.h"
+
+#include "dir_help.h"
+
+#define SERVICE(port) \
+    "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: " port "}]}\n"
+#define MAPPING(name, port)                                                          \
+    "---\napiVersion: kuport.wlz.li/v1alpha1\nkind: PortMap\nmetadata: {name: " name \
+    "}\nspec: {className: c, protocol: TCP, port: " port ", serviceRef: {name: s, port: p}}\n"
+
+static void a_file_never_parsed_is_waited_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *why;
+    } cases[] = {
+        { SERVICE("80") "---\nfoo: [\n", "source: bad.yaml:7:1: not YAML: " },
+        { SERVICE("x"), "source: bad.yaml:4:23: Service default/s: spec.ports[0].port is x" },
+        { "apiVersion: v1\nkind: Service\nspec: {}\n", "source: bad.yaml:" },
+        { "foo: bar\n", "source: bad.yaml:1:1: " },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct world w;
+        struct agent a, b;
+        world_open(&w);
+        world_put(&w, "bad.yaml", SERVICE("80"));
+        world_put(&w, "m.yaml", MAPPING("m", "80"));
+        agent_start(&a, &w);
+        world_put(&w, "bad.yaml", cases[i].text);
+        world_until(&w, a.notes.n);
+        agent_begin(&b, &w);
+        assert_non_null(agent_get(&b, KIND_PORTMAP, "default", "m"));
+        assert_false(agent_synced(&b));
+        assert_int_equal(strncmp(agent_unready(&b), cases[i].why, strlen(cases[i].why)), 0);
+        /* Other files change nothing about it. */
+        world_put(&w, "n.yaml", MAPPING("n", "81"));
+        world_until(&w, agent_get(&b, KIND_PORTMAP, "default", "n"));
+        assert_false(agent_synced(&b));
+        /* Who knew the object still has it, and is ready. */
+        assert_non_null(agent_get(&a, KIND_SERVICE, "default", "s"));
+        assert_true(agent_synced(&a));
+        assert_string_equal(agent_unready(&a), "");
+        if (i & 1)
+            world_put(&w, "bad.yaml", SERVICE("81"));
+        else
+            unlink(world_path(&w, "bad.yaml"));
+        world_until(&w, agent_synced(&b));
+        assert_string_equal(agent_unready(&b), "");
+        assert_int_equal(agent_get(&b, KIND_SERVICE, "default", "s") != NULL, i & 1);
+        agent_close(&a);
+        agent_close(&b);
+        world_close(&w);
+    }
+}
+
+static void what_was_known_once_holds_nothing_up(void **state)
+{
+    (void)state;
+    struct world w;
+    struct agent a;
+    world_open(&w);
+    /* A mapping that was never accepted is in no kernel. */
+    world_put(&w, "m.yaml", SERVICE("80") MAPPING("m", "x"));
+    agent_start(&a, &w);
+    /* A new file that is bad is the business of who starts later. */
+    world_put(&w, "n.yaml", "foo: [\n");
+    world_until(&w, a.notes.n == 2);
+    assert_true(agent_synced(&a));
+    assert_string_equal(agent_unready(&a), "");
+    agent_close(&a);
+    /* Who reads once gets what there is. */
+    agent_load(&a, &w);
+    assert_non_null(agent_get(&a, KIND_SERVICE, "default", "s"));
+    agent_close(&a);
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_never_parsed_is_waited_for),
+        cmocka_unit_test(what_was_known_once_holds_nothing_up),
+    };
+    return cmocka_run_group_tests_name("source dir start", tests, NULL, NULL);
+}
