@@ -82,7 +82,8 @@ static enum flaw endpoint_flaw(const struct endpoint *ep, enum ip_family family,
         return FLAW_NOT_READY;
     if (!*ep->node_name)
         return FLAW_NO_NODE;
-    if (!ep->addresses.n || !ip_parse(ep->addresses.v[0], ret) || ret->family != family)
+    if (!ep->addresses.n || !ip_parse(ep->addresses.v[0], ret) || ret->family != family ||
+        ip_special(ret))
         return FLAW_ADDRESS;
     return FLAWLESS;
 }
@@ -308,6 +309,10 @@ static const char *no_endpoint(const struct search *q, struct arena *a)
     if (!ep->addresses.n)
         return arena_printf(a, "endpoint %s of Service %s has no address", endpoint_name(ep),
                             q->service);
+    struct ip ip;
+    if (ip_parse(ep->addresses.v[0], &ip) && ip.family == q->family && ip_special(&ip))
+        return arena_printf(a, "endpoint address %s of Service %s is %s, which leads to no pod",
+                            ep->addresses.v[0], q->service, ip_special(&ip));
     return arena_printf(a, "endpoint address \"%.60s\" of Service %s is no %s address",
                         ep->addresses.v[0], q->service, q->family == IP_V4 ? "IPv4" : "IPv6");
 }
