@@ -5,6 +5,7 @@
 #include "plan/internal.h"
 
 #define TABLE_MAIN 254
+#define ALIAS_MAX  255 /* IFALIASZ - 1: the kernel refuses a longer one */
 
 struct builder {
     struct planner *p;
@@ -22,6 +23,13 @@ static void put_address(struct builder *b, const struct desired_link *link, cons
                                                   .prefix_len = ip->family == IP_V4 ? 31 : 127 });
 }
 
+static const char *link_alias(struct arena *a, const struct pair *pair)
+{
+    const char *all =
+        arena_printf(a, LINK_ALIAS_PREFIX " class %s %s", pair->class_name, pair->key);
+    return arena_printf(a, "%.*s", ALIAS_MAX, all);
+}
+
 static void put_link(struct builder *b, const struct pair *pair, int side)
 {
     struct arena *a = &b->f->mem;
@@ -30,7 +38,7 @@ static void put_link(struct builder *b, const struct pair *pair, int side)
     struct desired_link link = {
         .name = link_device(a, pair->cls, s->slot),
         .owner = link_owner(a, pair),
-        .alias = arena_printf(a, LINK_ALIAS_PREFIX " class %s %s", pair->class_name, pair->key),
+        .alias = link_alias(a, pair),
         .vni = vni,
         .port = pair->cls->obj->vxlan_port,
         .local = s->node_ip[side],
