@@ -187,16 +187,33 @@ static const struct link_claim *find_claim(const struct class_status *s, const c
     return NULL;
 }
 
-/* The recorded claim of a pair if it makes sense, or NULL. */
-static const struct link_claim *claim_landed(const struct class_view *cls, const char *key)
+/* Both nodes exist, and the key is theirs. */
+static bool claim_is_real(const struct snapshot *s, const struct link_claim *claim)
+{
+    size_t n = strlen(claim->peer[0]);
+    return !strncmp(claim->key, claim->peer[0], n) && claim->key[n] == '/' &&
+           !strcmp(claim->key + n + 1, claim->peer[1]) && snapshot_node(s, claim->peer[0]) &&
+           snapshot_node(s, claim->peer[1]);
+}
+
+/* The recorded claim of a pair if it makes sense, or NULL. Of two pairs on one slot that has it
+ * whose nodes exist, then the first by key. */
+static const struct link_claim *claim_landed(const struct snapshot *snap,
+                                             const struct class_view *cls, const char *key)
 {
     const struct class_status *s = &cls->obj->status;
     const struct link_claim *claim = find_claim(s, key);
     if (!claim || claim->slot >= cls->slots[F4])
         return NULL;
-    for (uint32_t i = 0; i < s->n_links; i++)
-        if (s->links[i].slot == claim->slot && strcmp(s->links[i].key, key) < 0)
-            return NULL; /* two pairs on one slot: the first by key has it */
+    bool real = claim_is_real(snap, claim);
+    for (uint32_t i = 0; i < s->n_links; i++) {
+        const struct link_claim *o = &s->links[i];
+        if (o->slot != claim->slot || o == claim)
+            continue;
+        bool other = claim_is_real(snap, o);
+        if (other == real ? strcmp(o->key, key) < 0 : other)
+            return NULL;
+    }
     return claim;
 }
 
@@ -338,10 +355,11 @@ static void find_local(const struct planner *p, const struct pair *pair, struct 
         find_overlap(p, pair, s);
 }
 
-static void find_slot(const struct pair *pair, struct link_state *s)
+static void find_slot(const struct planner *p, const struct pair *pair, struct link_state *s)
 {
     const struct class_view *cls = pair->cls;
-    const struct link_claim *claim = cls->blocked.reason ? NULL : claim_landed(cls, pair->key);
+    const struct link_claim *claim =
+        cls->blocked.reason ? NULL : claim_landed(p->snap, cls, pair->key);
     s->landed = claim != NULL;
     s->slot = claim ? claim->slot : 0;
     for (enum family_index f = F4; claim && f < F_COUNT; f++) {
@@ -370,7 +388,7 @@ static void find_state(const struct planner *p, struct pair *pair)
 {
     struct link_state s, old = pair->state;
     memset(&s, 0, sizeof(s));
-    find_slot(pair, &s);
+    find_slot(p, pair, &s);
     if (pair->cls->blocked.reason)
         trouble(&s, "class %s is not ready for links: %s", pair->class_name,
                 pair->cls->blocked.message);
