@@ -91,5 +91,7 @@ void writer_null(struct writer *w);
 
 /* The whole object as one value: apiVersion, kind, metadata, spec, status. */
 void encode_object(struct writer *w, const struct object *o);
-/* The spec alone, and true when two objects of a kind have the same one. */
+/* True when two objects of a kind have the same spec. */
 bool encode_same_spec(const struct object *a, const struct object *b);
+/* The same when the specs are. */
+uint64_t encode_spec_hash(const struct object *o);

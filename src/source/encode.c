@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/map.h"
 #include "base/timestamp.h"
 #include "source/shape.h"
 
@@ -205,4 +206,13 @@ bool encode_same_spec(const struct object *a, const struct object *b)
     buf_done(&x);
     buf_done(&y);
     return same;
+}
+
+uint64_t encode_spec_hash(const struct object *o)
+{
+    struct buf b = { 0 };
+    put_spec(&b, o);
+    uint64_t hash = hash_bytes(buf_str(&b), b.n);
+    buf_done(&b);
+    return hash;
 }

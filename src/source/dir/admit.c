@@ -191,7 +191,10 @@ bool admit(struct dir *d, struct entry *e, const struct claim *c, struct object 
         return false;
     }
     bool same = record && encode_same_spec(record, manifest);
-    const char *changed = record && !same ? immutable_change(record, manifest, &err) : NULL;
+    /* The manifest was accepted before: it is the record that has changed, by other hands. */
+    bool accepted = e->present && e->spec == encode_spec_hash(manifest);
+    const char *changed =
+        record && !same && !accepted ? immutable_change(record, manifest, &err) : NULL;
     bool fresh = !record || (e->gone_us && (changed || other_identity(record, manifest)));
     int r = 0;
     if (changed && !fresh) {
@@ -236,6 +239,10 @@ void admit_records(struct dir *d)
         e->failing = false;
         if (!r && e->record == before) {
             object_free(o);
+        } else if (!r && e->owner && e->present && encode_spec_hash(o) != e->spec) {
+            object_free(o); /* the spec is the manifest's to say */
+            e->want = true;
+            index_touch(d, e);
         } else if (!r && (e->claims || e->present)) {
             index_upsert(d, e, o);
         } else {

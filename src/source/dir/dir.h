@@ -40,6 +40,7 @@ struct entry {
     const struct claim *owner; /* whose version is in force */
     uint64_t in_force;         /* its hash */
     uint64_t record;           /* hash of the record's bytes as last read, 0: no record known */
+    uint64_t spec;             /* hash of the spec the sink has, of kinds with records */
     int64_t gone_us;           /* since when nothing claims it (record kept), 0: claimed */
     bool present;              /* the sink has it */
     bool want;                 /* the version in force must be decoded again */

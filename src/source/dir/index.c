@@ -113,6 +113,8 @@ static void drop_pending(struct entry *e)
 void index_upsert(struct dir *d, struct entry *e, struct object *o)
 {
     e->present = true;
+    if (record_kind(e->kind))
+        e->spec = encode_spec_hash(o);
     d->changed = true;
     d->source.sink.upsert(d->source.sink.user, o);
 }
@@ -153,7 +155,7 @@ static void resolve_unclaimed(struct dir *d, struct entry *e)
     e->in_force = 0;
     if (e->record && (e->claims || (!e->claimed && (d->unknown || d->unlisted)))) {
         struct object *o;
-        if (!e->present && !record_read(d, e->kind, e->ns, e->name, &o, &e->record, NULL))
+        if ((!e->present || e->want) && !record_read(d, e->kind, e->ns, e->name, &o, &e->record, NULL))
             index_upsert(d, e, o);
         return;
     }
