@@ -134,20 +134,23 @@ static struct verdict collision(struct arena *a, const struct class_view *v,
 {
     const struct portmap_class *c = v->obj, *e = earlier->obj;
     struct verdict r = { .reason = "VxlanPortConflict" };
-    const char *what;
+    const char *what, *remedy;
     if (e->vni == c->vni && e->vxlan_port == c->vxlan_port) {
-        what = "returnPath.vxlan.vni and port are those";
+        what =
+            arena_printf(a, "returnPath.vxlan.vni %u and port %u are those", c->vni, c->vxlan_port);
+        remedy = "another vni or port";
         r.field = "spec.returnPath.vxlan.vni";
         r.value = arena_printf(a, "%u", c->vni);
     } else if (ip_prefix_overlaps(&earlier->subnet[F4], &v->subnet[F4])) {
-        what = "returnPath.vxlan.subnet overlaps that";
+        what = arena_printf(a, "returnPath.vxlan.subnet %s overlaps %s", c->subnet, e->subnet);
+        remedy = "another subnet";
         r.field = "spec.returnPath.vxlan.subnet";
         r.value = c->subnet;
     } else {
         return (struct verdict){ 0 };
     }
-    r.message =
-        arena_printf(a, "%s of class %s, which is older and shares a node", what, e->o.meta.name);
+    r.message = arena_printf(a, "%s of class %s, which is older and shares a node; %s is needed",
+                             what, e->o.meta.name, remedy);
     return r;
 }
 
@@ -158,8 +161,9 @@ static void check_collisions(struct planner *p, struct class_view *v)
     if (port == p->snap->cni_vxlan_port)
         v->blocked = (struct verdict){
             .reason = "VxlanPortConflict",
-            .message =
-                arena_printf(a, "returnPath.vxlan.port %u is the CNI's own VXLAN port", port),
+            .message = arena_printf(
+                a, "returnPath.vxlan.port %u is the CNI's own VXLAN port; another port is needed",
+                port),
             .field = "spec.returnPath.vxlan.port",
             .value = arena_printf(a, "%u", port),
         };
