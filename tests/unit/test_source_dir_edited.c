@@ -3,7 +3,11 @@
 
 #include "dir_help.h"
 
-#define RECORD ".status/portmaps/games/web.json"
+#define RECORD       ".status/portmaps/games/web.json"
+#define CLASS_RECORD ".status/portmapclasses/public.json"
+#define CLASS                                                                            \
+    "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMapClass\nmetadata: {name: public}\n" \
+    "spec: {nodes: {edge-a: {interfaces: [eth0]}}, returnPath: {mode: Vxlan}}\n"
 #define MAPPING(port)                                                                          \
     "---\napiVersion: kuport.wlz.li/v1alpha1\nkind: PortMap\nmetadata: {name: web, "           \
     "namespace: games}\nspec: {className: public, protocol: TCP, serviceRef: {name: s, port: " \
@@ -71,10 +75,77 @@ static void a_spec_edited_in_the_record_is_put_right(void **state)
     world_close(&w);
 }
 
+static const struct portmap_class *class(const struct agent *a)
+{
+    return agent_get(a, KIND_PORTMAPCLASS, "", "public");
+}
+
+static bool at_version(const struct agent *a, const char *version)
+{
+    return class(a) && !strcmp(class(a)->o.meta.resource_version, version);
+}
+
+/* Claims are what links live by: no agent gives them up because a file was lost. */
+static void a_lost_class_record_is_written_again(void **state)
+{
+    (void)state;
+    struct world w;
+    struct agent a, b;
+    struct err err;
+    world_open(&w);
+    world_put(&w, "c.yaml", CLASS);
+    agent_start(&a, &w);
+    agent_start(&b, &w);
+    struct link_claim claim = {
+        .key = "a/b", .peer = { "a", "b" }, .subnet = "169.254.77.0/31", .slot = 0
+    };
+    struct status_write s = { .kind = WRITE_CLASS_LINKS,
+                              .ns = "",
+                              .name = "public",
+                              .resource_version = "1",
+                              .links = &claim,
+                              .n_links = 1 };
+    assert_int_equal(a.source->ops->write(a.source, &s, &err), 0);
+    world_until(&w, at_version(&a, "2") && at_version(&b, "2"));
+    char uid[40];
+    snprintf(uid, sizeof(uid), "%s", class(&a)->o.meta.uid);
+    unlink(world_path(&w, CLASS_RECORD));
+    world_until(&w, at_version(&a, "3") && at_version(&b, "3"));
+    world_put(&w, CLASS_RECORD, "{\"kind\":");
+    world_until(&w, at_version(&a, "4") && at_version(&b, "4"));
+    assert_int_equal(agent_noted(&a, "public.json was removed: it is written again") +
+                         agent_noted(&b, "public.json was removed: it is written again"),
+                     1);
+    assert_int_equal(
+        agent_noted(&a, "was made unreadable") + agent_noted(&b, "was made unreadable"), 1);
+    /* Also where the manifest, too, is no good, or changes at the same time. */
+    world_put(&w, "c.yaml", "spec: [\n");
+    world_until(&w, agent_noted(&a, "not YAML") && agent_noted(&b, "not YAML"));
+    unlink(world_path(&w, CLASS_RECORD));
+    world_until(&w, at_version(&a, "5") && at_version(&b, "5"));
+    world_put(&w, "c.yaml", CLASS "# changed\n");
+    nftw(world_path(&w, ".status"), world_remove, 16, FTW_DEPTH | FTW_PHYS);
+    world_until(&w, at_version(&a, "6") && at_version(&b, "6"));
+    assert_int_equal(class(&a)->status.n_links, 1);
+    assert_string_equal(class(&a)->o.meta.uid, uid);
+    assert_true(object_equal(&class(&a)->o, &class(&b)->o));
+    /* A class that is deleted is gone with its claims. */
+    unlink(world_path(&w, "c.yaml"));
+    world_until(&w, !class(&a) && !class(&b) && !world_has(&w, CLASS_RECORD));
+    world_put(&w, "c.yaml", CLASS);
+    world_until(&w, at_version(&a, "1") && at_version(&b, "1"));
+    assert_int_equal(class(&a)->status.n_links, 0);
+    assert_string_not_equal(class(&a)->o.meta.uid, uid);
+    agent_close(&a);
+    agent_close(&b);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_spec_edited_in_the_record_is_put_right),
+        cmocka_unit_test(a_lost_class_record_is_written_again),
     };
     return cmocka_run_group_tests_name("source dir edited", tests, NULL, NULL);
 }

@@ -136,17 +136,23 @@ static void take_copy(void *user, const struct doc *doc)
     doc_decode(doc, true, user, NULL, NULL);
 }
 
-/* A copy in memory of its own. */
-static struct object *copy(const struct object *o)
+static struct object *decode(const char *text, size_t n)
 {
     struct object *ret = NULL;
     struct codec_handler handler = { &ret, take_copy };
     struct place place;
+    codec_parse(text, n, CODEC_JSON, &handler, &place, NULL);
+    return ret;
+}
+
+/* A copy in memory of its own. */
+static struct object *copy(const struct object *o)
+{
     struct buf b = { 0 };
     struct writer *w = writer_json_new(&b, false);
     encode_object(w, o);
     writer_free(w);
-    codec_parse(b.p, b.n, CODEC_JSON, &handler, &place, NULL);
+    struct object *ret = decode(b.p, b.n);
     buf_done(&b);
     return ret;
 }
@@ -161,12 +167,35 @@ static void fail(struct dir *d, struct entry *e, const char *file, struct place 
     dir_retry(d);
 }
 
+/* record_read, but what is lost of a class that is in force is written again. */
+static int read_or_restore(struct dir *d, struct entry *e, struct object **ret, struct err *err)
+{
+    struct object *o;
+    e->record_dirty = false;
+    int r = record_read(d, e->kind, e->ns, e->name, ret, &e->record, err);
+    if ((r != -ENOENT && r != -EINVAL) || !d->follow || !e->last || !e->claims)
+        return r;
+    char *path = record_path(d, e->kind, e->ns, e->name);
+    struct err lost;
+    err_set(&lost, 0, "the record %s was %s: it is written again as it was last read", path,
+            r == -ENOENT ? "removed" : "made unreadable");
+    free(path);
+    o = decode(e->last, strlen(e->last));
+    r = record_write(d, o, &e->record, err);
+    if (r) {
+        object_free(o);
+        return r;
+    }
+    dir_note(d, true, "", (struct place){ 0 }, lost.text);
+    *ret = o;
+    return 0;
+}
+
 /* 0 also when there is none, or none that is good. */
 static int read_record(struct dir *d, struct entry *e, const struct claim *c, struct object **ret)
 {
     struct err err;
-    e->record_dirty = false;
-    int r = record_read(d, e->kind, e->ns, e->name, ret, &e->record, &err);
+    int r = read_or_restore(d, e, ret, &err);
     if (r == -EINVAL) {
         char *path = record_path(d, e->kind, e->ns, e->name);
         err_prefix(&err,
@@ -229,9 +258,8 @@ void admit_records(struct dir *d)
         e->queued = false;
         if (!e->record_dirty)
             continue;
-        e->record_dirty = false;
         struct err err;
-        int r = record_read(d, e->kind, e->ns, e->name, &o, &e->record, &err);
+        int r = read_or_restore(d, e, &o, &err);
         if (r && r != -ENOENT && r != -EINVAL) {
             fail(d, e, "", (struct place){ 0 }, &err);
             continue;

@@ -41,6 +41,7 @@ struct entry {
     uint64_t in_force;         /* its hash */
     uint64_t record;           /* hash of the record's bytes as last read, 0: no record known */
     uint64_t spec;             /* hash of the spec the sink has, of kinds with records */
+    char *last;                /* a class as the sink has it, should its record be lost */
     int64_t gone_us;           /* since when nothing claims it (record kept), 0: claimed */
     bool present;              /* the sink has it */
     bool want;                 /* the version in force must be decoded again */

@@ -110,11 +110,24 @@ static void drop_pending(struct entry *e)
     }
 }
 
+/* Links live by the claims in the status of a class, which nothing else knows of. */
+static void keep(struct entry *e, const struct object *o)
+{
+    struct buf b = { 0 };
+    struct writer *w = writer_json_new(&b, false);
+    encode_object(w, o);
+    writer_free(w);
+    free(e->last);
+    e->last = b.p;
+}
+
 void index_upsert(struct dir *d, struct entry *e, struct object *o)
 {
     e->present = true;
     if (record_kind(e->kind))
         e->spec = encode_spec_hash(o);
+    if (e->kind == KIND_PORTMAPCLASS)
+        keep(e, o);
     d->changed = true;
     d->source.sink.upsert(d->source.sink.user, o);
 }
@@ -155,13 +168,16 @@ static void resolve_unclaimed(struct dir *d, struct entry *e)
     e->in_force = 0;
     if (e->record && (e->claims || (!e->claimed && (d->unknown || d->unlisted)))) {
         struct object *o;
-        if ((!e->present || e->want) && !record_read(d, e->kind, e->ns, e->name, &o, &e->record, NULL))
+        if ((!e->present || e->want) &&
+            !record_read(d, e->kind, e->ns, e->name, &o, &e->record, NULL))
             index_upsert(d, e, o);
         return;
     }
     if (d->unlisted)
         return;
     if (e->present) {
+        free(e->last);
+        e->last = NULL;
         e->present = false;
         d->changed = true;
         d->source.sink.removed(d->source.sink.user, e->kind, e->ns, e->name);
@@ -213,6 +229,7 @@ void index_free(struct dir *d)
             next = c->next;
             free(c);
         }
+        free(e->last);
         free(e);
     }
     map_done(&d->entries);
