@@ -46,6 +46,8 @@ int codec_read_file(const char *path, char **ret, size_t *ret_n, struct err *err
         error = errno;
     else if (!S_ISREG(st.st_mode))
         error = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    else if (st.st_size > FILE_MAX)
+        error = EFBIG;
     /* Beyond the size seen first: a file may grow while it is read. */
     for (char chunk[16384]; !error && got;) {
         got = read(fd, chunk, sizeof(chunk));

@@ -76,11 +76,70 @@ static void what_was_known_once_holds_nothing_up(void **state)
     world_close(&w);
 }
 
+/* Agents that ran and those that start see the same. */
+static void a_folder_in_the_place_of_a_file_is_no_file(void **state)
+{
+    (void)state;
+    struct world w;
+    struct agent a, b;
+    world_open(&w);
+    world_put(&w, "s.yaml", SERVICE("80"));
+    agent_start(&a, &w);
+    unlink(world_path(&w, "s.yaml"));
+    mkdir(world_path(&w, "s.yaml"), 0755);
+    world_until(&w, !agent_get(&a, KIND_SERVICE, "default", "s"));
+    world_put(&w, "s.yaml/t.yaml", MAPPING("m", "80"));
+    world_until(&w, agent_get(&a, KIND_PORTMAP, "default", "m"));
+    agent_start(&b, &w);
+    assert_int_equal(a.objects.n, 1);
+    assert_int_equal(b.objects.n, 1);
+    assert_int_equal(a.notes.n + b.notes.n, 0);
+    agent_close(&a);
+    agent_close(&b);
+    world_close(&w);
+}
+
+/* Bytes this process has read. */
+static unsigned long long bytes_read(void)
+{
+    unsigned long long n = 0;
+    FILE *f = fopen("/proc/self/io", "re");
+    assert_true(f && fscanf(f, "rchar: %llu", &n) == 1);
+    fclose(f);
+    return n;
+}
+
+/* Looked at by its size: it would otherwise be read whole each second. */
+static void a_file_too_large_is_told_once_and_not_read(void **state)
+{
+    (void)state;
+    struct world w;
+    struct agent a;
+    world_open(&w);
+    world_put(&w, "s.yaml", SERVICE("80"));
+    world_put(&w, "large.yaml", "");
+    assert_int_equal(truncate(world_path(&w, "large.yaml"), (off_t)1 << 40), 0);
+    unsigned long long before = bytes_read();
+    agent_begin(&a, &w);
+    int64_t end = clock_mono_us() + 2500000;
+    world_until(&w, clock_mono_us() > end);
+    assert_int_equal(a.notes.n, 1);
+    assert_in_range(bytes_read() - before, 0, 1 << 20);
+    assert_int_equal(agent_noted(&a, "large.yaml is larger than 64 MiB: split it"), 1);
+    assert_false(agent_synced(&a));
+    world_put(&w, "large.yaml", SERVICE("80"));
+    world_until(&w, agent_synced(&a));
+    agent_close(&a);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_never_parsed_is_waited_for),
         cmocka_unit_test(what_was_known_once_holds_nothing_up),
+        cmocka_unit_test(a_folder_in_the_place_of_a_file_is_no_file),
+        cmocka_unit_test(a_file_too_large_is_told_once_and_not_read),
     };
     return cmocka_run_group_tests_name("source dir start", tests, NULL, NULL);
 }

@@ -320,7 +320,7 @@ void scan_read(struct dir *d, struct file *f)
         err_set(&err, -r, "cannot read %s: %s", path, strerror(-r));
     }
     free(path);
-    if (r == -ENOENT || r == -ENOTDIR) {
+    if (r == -ENOENT || r == -ENOTDIR || r == -EISDIR) {
         file_gone(d, f);
         return;
     }
