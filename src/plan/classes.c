@@ -324,6 +324,11 @@ bool host_owns(const struct planner *p, size_t iface, uint32_t address)
     return p->owned[iface][address];
 }
 
+const char *host_v4_trouble(const struct host *h)
+{
+    return !h->forwarding4 && *h->forwarding4_error ? h->forwarding4_error : NULL;
+}
+
 const char *host_v6_trouble(const struct host *h)
 {
     if (!h->ipv6)

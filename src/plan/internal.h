@@ -266,6 +266,8 @@ int problem_cmp(const void *a, const void *b);
 
 /* The address counts for this interface: of two with the same address the first by name. */
 bool host_owns(const struct planner *p, size_t iface, uint32_t address);
+/* NULL: IPv4 can be sent on to other machines and pods. */
+const char *host_v4_trouble(const struct host *h);
 const char *host_v6_trouble(const struct host *h); /* NULL: IPv6 can be delivered */
 
 struct pass {

@@ -110,17 +110,25 @@ struct way { /* where this node sends one family of a mapping */
     uint16_t port;
 };
 
+/* Without forwarding the host reaches nothing but itself. */
+static bool reaches(const struct planner *p, const struct ip *ip)
+{
+    const struct host *h = p->snap->host;
+    return ip->family != IP_V4 || !host_v4_trouble(h) || host_address_owner(h, ip);
+}
+
 static struct way way_out(const struct planner *p, const struct memo *m, enum family_index f)
 {
     const struct target *t = &m->choice.t[f];
     if (!t->found || (f == F6 && host_v6_trouble(p->snap->host)))
         return (struct way){ 0 };
     if (portmap_is_local(m, (size_t)m->cls->self))
-        return (struct way){ true, t->ip, t->port };
+        return (struct way){ reaches(p, &t->ip), t->ip, t->port };
     const struct pair_use *use = find_use(m, m->choice.node, p->snap->node);
     if (!link_carries(m, use, f))
         return (struct way){ 0 };
-    return (struct way){ true, use->pair->state.end[use->pod_side][f], m->port };
+    const struct ip *end = &use->pair->state.end[use->pod_side][f];
+    return (struct way){ reaches(p, end), *end, m->port };
 }
 
 bool portmap_delivers(const struct planner *p, const struct memo *m, enum family_index f)
@@ -175,8 +183,13 @@ static void receive(const struct planner *p, struct memo *m, struct nft_group_bu
         const struct pair_use *use = &m->pairs.v[i];
         for (enum family_index f = F4; f < F_COUNT; f++) {
             const struct target *t = &m->choice.t[f];
-            if (t->found && link_carries(m, use, f))
-                put_open(b, m, &use->pair->state.end[use->pod_side][f], &t->ip, t->port);
+            const struct ip *end = &use->pair->state.end[use->pod_side][f];
+            if (!t->found || !link_carries(m, use, f))
+                continue;
+            if (reaches(p, &t->ip))
+                put_open(b, m, end, &t->ip, t->port);
+            else
+                put_refuse(b, m, end);
         }
     }
 }

@@ -114,10 +114,15 @@ static struct verdict path_trouble(const struct memo *m, struct arena *a)
 /* What only the serving node can know of itself. */
 static struct verdict own_trouble(const struct planner *p, const struct memo *m, struct arena *a)
 {
-    const char *v6 = host_v6_trouble(p->snap->host), *node = p->snap->node;
+    const char *v4 = host_v4_trouble(p->snap->host), *v6 = host_v6_trouble(p->snap->host);
+    const char *node = p->snap->node;
     struct verdict v = { .reason = "NodeNotReady" };
     if (!m->choice.t[F4].found && v6) {
         v.message = arena_printf(a, "node %s: IPv6 is not delivered: %s", node, v6);
+    } else if (m->cls->self == m->serving && m->choice.t[F4].found && v4 &&
+               !portmap_delivers(p, m, F4)) {
+        v.message = arena_printf(a, "node %s: IPv4 forwarding is off and cannot be switched on: %s",
+                                 node, v4);
     } else if (m->cls->self == m->serving && !m->answers.ifaces[F4].n && !m->answers.ifaces[F6].n) {
         v.field = "spec.interfaces";
         v.value = names_text(a, &m->pm->interfaces);
