@@ -133,6 +133,53 @@ static void a_file_too_large_is_told_once_and_not_read(void **state)
     world_close(&w);
 }
 
+static void the_longest_name_has_a_record(void **state)
+{
+    (void)state;
+    for (int n = 250; n <= 253; n++) {
+        struct world w;
+        struct agent a, b;
+        struct buf text = { 0 };
+        char name[254], record[300];
+        world_open(&w);
+        memset(name, 'n', sizeof(name));
+        for (int i = 63; i < n; i += 64) /* a part between dots has 63 at most */
+            name[i] = '.';
+        name[n] = '\0';
+        buf_printf(&text, MAPPING("%s", "80"), name);
+        snprintf(record, sizeof(record), ".status/portmaps/default/%s.%s", name,
+                 n == 250 ? "json" : "j");
+        world_put(&w, "m.yaml", text.p);
+        agent_start(&a, &w);
+        assert_int_equal(a.notes.n, 0);
+        const struct portmap *m = agent_get(&a, KIND_PORTMAP, "default", name);
+        assert_non_null(m);
+        assert_true(world_has(&w, record));
+        agent_start(&b, &w);
+        assert_true(object_equal(&m->o, agent_get(&b, KIND_PORTMAP, "default", name)));
+        /* Another's write is seen; the record goes with the manifest, also after a restart. */
+        struct err err;
+        struct status_write s = {
+            .kind = WRITE_PORTMAP_STATUS, .ns = "default", .name = name, .resource_version = "1"
+        };
+        s.portmap = (struct portmap_status){ .has_endpoint = true,
+                                             .endpoint_node = "n",
+                                             .endpoint_address = "10.0.0.1",
+                                             .observed_generation = 1 };
+        assert_int_equal(b.source->ops->write(b.source, &s, &err), 0);
+        world_until(&w, (m = agent_get(&a, KIND_PORTMAP, "default", name)) != NULL &&
+                            m->status.has_endpoint);
+        agent_close(&a);
+        agent_close(&b);
+        unlink(world_path(&w, "m.yaml"));
+        agent_start(&a, &w);
+        world_until(&w, !world_has(&w, record));
+        agent_close(&a);
+        buf_done(&text);
+        world_close(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +187,7 @@ int main(void)
         cmocka_unit_test(what_was_known_once_holds_nothing_up),
         cmocka_unit_test(a_folder_in_the_place_of_a_file_is_no_file),
         cmocka_unit_test(a_file_too_large_is_told_once_and_not_read),
+        cmocka_unit_test(the_longest_name_has_a_record),
     };
     return cmocka_run_group_tests_name("source dir start", tests, NULL, NULL);
 }

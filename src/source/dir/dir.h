@@ -152,7 +152,7 @@ void record_scan(struct dir *d);
 /* One namespace's, or the classes' when ns is "". */
 void record_scan_folder(struct dir *d, enum object_kind kind, const char *ns);
 void record_mark(struct dir *d, struct entry *e);
-/* Of a file name such as NAME.json; others are ignored. */
+/* Of a record's file name; others are ignored. */
 void record_mark_file(struct dir *d, enum object_kind kind, const char *ns, const char *file);
 /* "DIR/.status/..." of a record, of a folder of records when name is NULL. Free it. */
 char *record_path(const struct dir *d, enum object_kind kind, const char *ns, const char *name);

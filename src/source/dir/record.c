@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -24,6 +25,12 @@ static char *status_path(const struct dir *d, const char *name)
     return b.p;
 }
 
+/* Names have up to 253 characters, file names up to 255. */
+static const char *ending(size_t name_len)
+{
+    return name_len + strlen(".json") <= NAME_MAX ? ".json" : ".j";
+}
+
 char *record_path(const struct dir *d, enum object_kind kind, const char *ns, const char *name)
 {
     struct buf b = { 0 };
@@ -31,7 +38,7 @@ char *record_path(const struct dir *d, enum object_kind kind, const char *ns, co
     if (*ns)
         buf_printf(&b, "/%s", ns);
     if (name)
-        buf_printf(&b, "/%s.json", name);
+        buf_printf(&b, "/%s%s", name, ending(strlen(name)));
     return b.p;
 }
 
@@ -235,11 +242,12 @@ void record_mark(struct dir *d, struct entry *e)
 
 void record_mark_file(struct dir *d, enum object_kind kind, const char *ns, const char *file)
 {
-    size_t n = strlen(file);
-    if (*file == '.' || n <= 5 || strcmp(file + n - 5, ".json"))
+    const char *end = strrchr(file, '.');
+    size_t n = end ? (size_t)(end - file) : 0;
+    if (!n || *file == '.' || strcmp(end, ending(n)))
         return;
     char *name = xstrdup(file);
-    name[n - 5] = '\0';
+    name[n] = '\0';
     record_mark(d, index_entry(d, kind, ns, name));
     free(name);
 }
