@@ -180,6 +180,36 @@ static void the_longest_name_has_a_record(void **state)
     }
 }
 
+static void a_record_that_cannot_be_removed_is_told_once(void **state)
+{
+    (void)state;
+    struct world w;
+    struct agent a;
+    world_open(&w);
+    world_put(&w, "m.yaml", MAPPING("m", "80"));
+    agent_start(&a, &w);
+    agent_close(&a);
+    unlink(world_path(&w, "m.yaml"));
+    unlink(world_path(&w, ".status/portmaps/default/m.json"));
+    mkdir(world_path(&w, ".status/portmaps/default/m.json"), 0755);
+    agent_start(&a, &w);
+    world_until(&w, agent_noted(&a, "cannot remove "));
+    /* Passes go on, also those that come to it because it cannot be read. */
+    int64_t end = clock_mono_us() + 2500000;
+    while (clock_mono_us() < end) {
+        world_put(&w, "s.yaml", SERVICE("80"));
+        uv_run(&w.loop, UV_RUN_ONCE);
+    }
+    assert_int_equal(agent_noted(&a, "cannot remove "), 1);
+    assert_true(a.notes.n <= 2);
+    /* A manifest that comes back has a record when the way is free. */
+    rmdir(world_path(&w, ".status/portmaps/default/m.json"));
+    world_put(&w, "m.yaml", MAPPING("m", "80"));
+    world_until(&w, agent_get(&a, KIND_PORTMAP, "default", "m"));
+    agent_close(&a);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +218,7 @@ int main(void)
         cmocka_unit_test(a_folder_in_the_place_of_a_file_is_no_file),
         cmocka_unit_test(a_file_too_large_is_told_once_and_not_read),
         cmocka_unit_test(the_longest_name_has_a_record),
+        cmocka_unit_test(a_record_that_cannot_be_removed_is_told_once),
     };
     return cmocka_run_group_tests_name("source dir start", tests, NULL, NULL);
 }

@@ -10,6 +10,8 @@
 /* How long a record outlives its manifest. Editors and scripts that replace a file by
  * removing it first must not cost a class its links. */
 #define GRACE_US 500000
+/* When to try again to remove a record: it is in nobody's way. */
+#define STUCK_US 60000000
 /* A lock held for longer is worth telling; agents hold it for as long as a pass takes. */
 #define BUSY_US 2000000
 
@@ -60,8 +62,8 @@ static void purge(struct dir *d)
     int64_t now = clock_mono_us(), next = INT64_MAX;
     size_t i = 0;
     void *v;
-    if (!d->gone ||
-        d->unlisted) /* a walk over all objects would take longer than the rest of a pass */
+    /* A walk over all objects would take longer than the rest of a pass. */
+    if (!d->gone || d->unlisted)
         return;
     d->gone = false;
     while (map_next(&d->entries, &i, NULL, NULL, &v)) {
@@ -77,10 +79,14 @@ static void purge(struct dir *d)
             continue;
         }
         if (record_delete(d, e, &err)) {
-            dir_note(d, true, "", (struct place){ 0 }, err.text);
-            next = now + RETRY_MS * 1000;
+            if (!e->stuck)
+                dir_note(d, true, "", (struct place){ 0 }, err.text);
+            e->stuck = true;
+            e->gone_us = now + STUCK_US - GRACE_US;
+            next = now + STUCK_US < next ? now + STUCK_US : next;
             continue;
         }
+        e->stuck = false;
         e->record = 0;
         e->gone_us = 0;
         index_touch(d, e);

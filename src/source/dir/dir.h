@@ -50,6 +50,7 @@ struct entry {
     bool record_dirty;         /* its record may have changed */
     bool queued;               /* in dir.records */
     bool failing;              /* its record cannot be read or written; noted */
+    bool stuck;                /* its record cannot be removed; noted */
     char text[];               /* its key in dir.entries */
 };
 
