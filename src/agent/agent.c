@@ -251,6 +251,11 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
         return r;
     poll_fd(a, &a->route_poll, monitor_fd_route(a->monitor));
     poll_fd(a, &a->nft_poll, monitor_fd_nft(a->monitor));
+    bool table_exists = true;
+    r = nft_cleanup(a->pass.nft_port, true, &table_exists, err);
+    if (r)
+        return r;
+    a->pass.source->fresh = !table_exists;
     r = a->pass.source->ops->start(a->pass.source, &a->loop, err);
     if (r)
         return r;

@@ -46,6 +46,9 @@ struct source_ops {
 struct source {
     const struct source_ops *ops;
     struct source_sink sink;
+    /* Set before start() when nothing of ours is in the kernel: then nothing is lost by going on
+     * without what cannot be read yet. */
+    bool fresh;
 };
 
 /* `spec` is "dir:DIR". On error says what would be right. */

@@ -43,6 +43,15 @@ def test_a_bad_file_that_is_new_stops_nothing_else(cluster):
     assert re.search(r"broken\.yaml:\d+:\d+", cluster.lab.agent("edge-a").log())
 
 
+def test_a_bad_file_stops_nothing_where_nothing_runs_yet(world):
+    with open(os.path.join(world.source, "broken.yaml"), "w") as file:
+        file.write("kind: PortMap\nmetadata: {name: [\n")
+    world.start_agents()
+    world.public()
+    world.expose("web", ["a1"], "tcp", 3000)
+    world.sees_client("tcp", EDGE, 3000, "a1")
+
+
 def test_an_agent_that_starts_with_a_bad_file_takes_nothing_away(cluster):
     cluster.public()
     cluster.expose("web", ["a1"], "tcp", 3000)

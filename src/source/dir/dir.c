@@ -204,7 +204,7 @@ void dir_pass(struct dir *d)
         record_unlock(d);
     }
     bool synced = d->synced;
-    d->synced = synced || (!d->unlisted && !d->unknown);
+    d->synced = synced || (!d->unlisted && (!d->unknown || d->source.fresh));
     if (d->changed || d->synced != synced) {
         d->changed = false;
         d->source.sink.changed(d->source.sink.user);
@@ -298,7 +298,7 @@ static const struct source_ops dir_ops = {
 struct source *dir_open(const char *path, const struct source_sink *sink)
 {
     struct dir *d = xcalloc(1, sizeof(*d));
-    d->source = (struct source){ &dir_ops, *sink };
+    d->source = (struct source){ .ops = &dir_ops, .sink = *sink };
     d->path = xstrdup(path);
     for (size_t n = strlen(d->path); n > 1 && d->path[n - 1] == '/'; n--)
         d->path[n - 1] = '\0';
