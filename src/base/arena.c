@@ -11,7 +11,7 @@
 
 struct arena_chunk {
     struct arena_chunk *next;
-    size_t size, used;
+    uint32_t size, used;
     uint64_t data[];
 };
 
@@ -59,8 +59,10 @@ static void *alloc(struct arena *a, size_t size, size_t align)
         size_t want = a->chunk_size ? a->chunk_size : DEFAULT_CHUNK;
         if (want < size)
             want = size;
+        if (want > UINT32_MAX)
+            out_of_memory();
         struct arena_chunk *fresh = xcalloc(1, sizeof(*fresh) + want);
-        fresh->size = want;
+        fresh->size = (uint32_t)want;
         fresh->next = c;
         a->head = c = fresh;
         at = 0;
@@ -68,7 +70,7 @@ static void *alloc(struct arena *a, size_t size, size_t align)
         if (want < CHUNK_MAX)
             a->chunk_size = want + want / 4;
     }
-    c->used = at + size;
+    c->used = (uint32_t)(at + size);
     return (char *)c->data + at;
 }
 

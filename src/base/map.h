@@ -1,6 +1,6 @@
 /* A hash map from bytes to a pointer. Keys are copied, or with keys_stay they belong to the
- * caller, who leaves them where they are as long as they are in. Only store, diff and the kernel's
- * adoption use it; everything ordered uses sorted arrays. */
+ * caller, who leaves them where they are as long as they are in. What is ordered anyway uses
+ * sorted arrays. */
 #pragma once
 
 #include <stdbool.h>

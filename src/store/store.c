@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/map.h"
 #include "base/vec.h"
 
 struct table {
@@ -12,7 +10,7 @@ struct table {
 
 struct store {
     struct table tables[KIND_COUNT];
-    struct map slices; /* "ns/name" -> struct object: these are sorted by service first */
+    VEC(struct object *) slices;   /* by namespace, name: their table is by service first */
     VEC(struct object *) replaced; /* freed at commit: the planner may still look at them */
     VEC(struct change) changes;
     struct arena change_text;
@@ -48,7 +46,7 @@ void store_free(struct store *s)
             object_free(t->sorted.v[i]);
         vec_done(&t->sorted);
     }
-    map_done(&s->slices);
+    vec_done(&s->slices);
     vec_done(&s->replaced);
     vec_done(&s->changes);
     arena_done(&s->change_text);
@@ -74,26 +72,28 @@ static size_t place_of(const struct table *t, const struct object *o)
     return lower_bound(t, o->meta.ns, service_of(o), o->meta.name);
 }
 
-/* '/' is in no name, so the joined key is unique. */
-static struct object *slice_find(const struct store *s, const char *ns, const char *name)
+static size_t slice_bound(const struct store *s, const char *ns, const char *name)
 {
-    struct buf key = { 0 };
-    buf_printf(&key, "%s/%s", ns, name);
-    struct object *o = map_get(&s->slices, key.p, key.n);
-    buf_done(&key);
-    return o;
+    size_t lo = 0, hi = s->slices.n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        const struct meta *m = &s->slices.v[mid]->meta;
+        int c = strcmp(m->ns, ns);
+        if ((c ? c : strcmp(m->name, name)) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
 }
 
-/* NULL: forgets it. */
-static void slice_index(struct store *s, const char *ns, const char *name, struct object *o)
+static struct object *slice_find(const struct store *s, const char *ns, const char *name)
 {
-    struct buf key = { 0 };
-    buf_printf(&key, "%s/%s", ns, name);
-    if (o)
-        map_put(&s->slices, key.p, key.n, o);
-    else
-        map_del(&s->slices, key.p, key.n);
-    buf_done(&key);
+    size_t at = slice_bound(s, ns, name);
+    if (at == s->slices.n || strcmp(s->slices.v[at]->meta.ns, ns) ||
+        strcmp(s->slices.v[at]->meta.name, name))
+        return NULL;
+    return s->slices.v[at];
 }
 
 static struct object *find(const struct store *s, enum object_kind kind, const char *ns,
@@ -135,8 +135,10 @@ bool store_upsert(struct store *s, struct object *obj)
         size_t at = place_of(t, obj);
         *vec_insert(&t->sorted, at) = obj;
     }
-    if (obj->meta.kind == KIND_ENDPOINTSLICE)
-        slice_index(s, obj->meta.ns, obj->meta.name, obj);
+    if (obj->meta.kind == KIND_ENDPOINTSLICE && old)
+        s->slices.v[slice_bound(s, obj->meta.ns, obj->meta.name)] = obj;
+    else if (obj->meta.kind == KIND_ENDPOINTSLICE)
+        *vec_insert(&s->slices, slice_bound(s, obj->meta.ns, obj->meta.name)) = obj;
     note_change(s, obj);
     if (old)
         vec_push(&s->replaced, old);
@@ -151,7 +153,7 @@ bool store_remove(struct store *s, enum object_kind kind, const char *ns, const 
         return false;
     vec_remove(&t->sorted, place_of(t, old));
     if (kind == KIND_ENDPOINTSLICE)
-        slice_index(s, ns, name, NULL);
+        vec_remove(&s->slices, slice_bound(s, ns, name));
     note_change(s, old);
     vec_push(&s->replaced, old);
     return true;
