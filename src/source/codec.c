@@ -101,7 +101,7 @@ static void load_one(void *user, const struct doc *doc)
 int codec_load_file(const char *path, const struct source_sink *sink, struct err *err)
 {
     struct load load = { path, sink };
-    struct codec_handler handler = { &load, load_one };
+    struct codec_handler handler = { .user = &load, .object = load_one };
     struct place place = { 0 };
     char *text;
     size_t n;

@@ -38,6 +38,11 @@ struct doc {
 struct codec_handler {
     void *user;
     void (*object)(void *user, const struct doc *doc);
+    /* The rest of a list (its metadata), after its last item. Or NULL. */
+    void (*list)(void *user, const struct doc *doc);
+    /* An item of a list beyond the limits; ns and name "" when they were not read before
+     * that. NULL: such a text is refused. */
+    void (*skipped)(void *user, const char *ns, const char *name);
 };
 
 /* -EINVAL or -E2BIG: the text itself is bad; some objects may have been handed out before. */
@@ -47,6 +52,14 @@ int codec_parse(const char *text, size_t n, enum codec_format format,
 /* The kind, or the one that a document misses by letter case, spelling or version of the API
  * only; doc_decode() then says so. KIND_COUNT: another program's, or none at all. */
 enum object_kind doc_meant(const struct doc *doc);
+
+/* JSON that comes in pieces; memory follows the largest object in it. Places are not known. */
+struct codec_stream *codec_stream_new(const struct codec_handler *handler);
+/* As codec_parse(). After an error give it no more. */
+int codec_stream_put(struct codec_stream *s, const char *p, size_t n, struct err *err);
+/* -EINVAL when the text ends in the middle. */
+int codec_stream_end(struct codec_stream *s, struct err *err);
+void codec_stream_free(struct codec_stream *s); /* accepts NULL */
 
 /* Takes the status of PortMap and PortMapClass only when asked: in a manifest it is not the
  * author's to say. A manifest is also what may hold no unknown fields. */
@@ -91,6 +104,10 @@ void writer_null(struct writer *w);
 
 /* The whole object as one value: apiVersion, kind, metadata, spec, status. */
 void encode_object(struct writer *w, const struct object *o);
+/* One field of the status, as a value; an empty list is written as one. */
+void encode_status_field(struct writer *w, const struct object *o, const char *name);
+/* A class's row of a node, as a value. */
+void encode_node_row(struct writer *w, const struct node_row *row);
 /* True when two objects of a kind have the same spec. */
 bool encode_same_spec(const struct object *a, const struct object *b);
 /* The same when the specs are. */

@@ -188,6 +188,20 @@ void encode_object(struct writer *w, const struct object *o)
     writer_map_end(w);
 }
 
+void encode_status_field(struct writer *w, const struct object *o, const char *name)
+{
+    for (const struct field *f = shape_of_kind[o->meta.kind]->fields; f->name; f++)
+        if (f->flags & STATUS)
+            for (const struct field *sub = f->shape->fields; sub->name; sub++)
+                if (!strcmp(sub->name, name))
+                    put_field(w, (const char *)o + f->offset, sub);
+}
+
+void encode_node_row(struct writer *w, const struct node_row *row)
+{
+    put_fields(w, row, &node_row_shape);
+}
+
 static void put_spec(struct buf *out, const struct object *o)
 {
     struct writer *w = writer_json_new(out, false);

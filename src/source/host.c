@@ -92,7 +92,7 @@ int host_decode_file(const char *path, const char *node, struct arena *arena, st
                      struct err *err)
 {
     struct search search = { .node = node, .mem = arena, .err = err };
-    struct codec_handler handler = { &search, look_at };
+    struct codec_handler handler = { .user = &search, .object = look_at };
     struct place place = { 0 };
     char *text;
     size_t n;

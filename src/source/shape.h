@@ -76,6 +76,7 @@ struct shape {
 };
 
 extern const struct shape *const shape_of_kind[KIND_COUNT];
+extern const struct shape node_row_shape;
 
 /* ---- for custom fields ---- */
 struct decoder {

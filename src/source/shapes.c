@@ -462,13 +462,13 @@ static const struct field row_fields[] = {
     { "addresses", FIELD_PAIRS, AT(struct node_row, addresses), N(struct node_row, n_addresses) },
     END,
 };
-static const struct shape row_shape = { .fields = row_fields, .size = sizeof(struct node_row) };
+const struct shape node_row_shape = { .fields = row_fields, .size = sizeof(struct node_row) };
 
 static const struct field class_status_fields[] = {
     { "links", FIELD_LIST, AT(struct portmap_class, status.links),
       N(struct portmap_class, status.n_links), .flags = SORTED, .shape = &link_shape },
     { "nodes", FIELD_LIST, AT(struct portmap_class, status.nodes),
-      N(struct portmap_class, status.n_nodes), .flags = SORTED, .shape = &row_shape },
+      N(struct portmap_class, status.n_nodes), .flags = SORTED, .shape = &node_row_shape },
     { "observedGeneration", FIELD_INT, AT(struct portmap_class, status.observed_generation),
       .max = INT64_MAX },
     { "conditions", FIELD_LIST, AT(struct portmap_class, status.conditions.v),

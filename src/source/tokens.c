@@ -38,10 +38,9 @@ static enum object_kind find_kind(const char *api_version, const char *kind)
     return KIND_COUNT;
 }
 
-/* The text of a scalar that is a string, "" otherwise. */
-static const char *string_at(const struct tokens *t, uint32_t map, const char *key)
+const char *token_string(const struct tokens *t, uint32_t map, const char *key)
 {
-    uint32_t i = token_find(t, map, key);
+    uint32_t i = t->v.v[map].type == TOKEN_MAP ? token_find(t, map, key) : 0;
     if (!i || t->v.v[i].type != TOKEN_SCALAR)
         return "";
     const char *s = token_text(t, i);
@@ -60,35 +59,42 @@ static uint64_t hash_tokens(const struct tokens *t, uint32_t root)
     return h[0];
 }
 
+struct doc tokens_doc(const struct tokens *t, uint32_t at)
+{
+    const struct token *tok = &t->v.v[at];
+    struct doc doc = { .place = { tok->line, tok->col },
+                       .tokens = t,
+                       .root = at,
+                       .kind = KIND_COUNT,
+                       .api_version = "",
+                       .kind_name = "",
+                       .ns = "",
+                       .name = "" };
+    if (tok->type != TOKEN_MAP)
+        return doc;
+    doc.api_version = token_string(t, at, "apiVersion");
+    doc.kind_name = token_string(t, at, "kind");
+    doc.kind = find_kind(doc.api_version, doc.kind_name);
+    uint32_t meta = token_find(t, at, "metadata");
+    if (meta) {
+        doc.name = token_string(t, meta, "name");
+        doc.ns = token_string(t, meta, "namespace");
+    }
+    if (doc.kind != KIND_COUNT && !kind_info[doc.kind].namespaced)
+        doc.ns = "";
+    else if (!*doc.ns)
+        doc.ns = "default";
+    return doc;
+}
+
 static void hand_out(struct tokens *t, uint32_t root)
 {
     const struct token *tok = &t->v.v[root];
     if (tok->type == TOKEN_SCALAR && tok->plain &&
         token_scalar_type(token_text(t, root)) == SCALAR_NULL)
         return; /* an empty document */
-    struct doc doc = { .place = { tok->line, tok->col },
-                       .tokens = t,
-                       .root = root,
-                       .hash = hash_tokens(t, root),
-                       .kind = KIND_COUNT,
-                       .api_version = "",
-                       .kind_name = "",
-                       .ns = "",
-                       .name = "" };
-    if (tok->type == TOKEN_MAP) {
-        doc.api_version = string_at(t, root, "apiVersion");
-        doc.kind_name = string_at(t, root, "kind");
-        doc.kind = find_kind(doc.api_version, doc.kind_name);
-        uint32_t meta = token_find(t, root, "metadata");
-        if (meta && t->v.v[meta].type == TOKEN_MAP) {
-            doc.name = string_at(t, meta, "name");
-            doc.ns = string_at(t, meta, "namespace");
-        }
-        if (doc.kind != KIND_COUNT && !kind_info[doc.kind].namespaced)
-            doc.ns = "";
-        else if (!*doc.ns)
-            doc.ns = "default";
-    }
+    struct doc doc = tokens_doc(t, root);
+    doc.hash = hash_tokens(t, root);
     t->handler->object(t->handler->user, &doc);
 }
 
@@ -96,8 +102,12 @@ static void hand_out(struct tokens *t, uint32_t root)
 static void value_done(struct tokens *t, uint32_t start)
 {
     if (!t->open.n) {
-        if (!t->listed)
+        if (!t->listed) {
             hand_out(t, start);
+        } else if (t->handler->list) {
+            struct doc doc = tokens_doc(t, start);
+            t->handler->list(t->handler->user, &doc);
+        }
         drop_after(t, 0, 0);
         t->listed = false;
     } else if (t->items && t->open.n == t->items) {
@@ -106,15 +116,64 @@ static void value_done(struct tokens *t, uint32_t start)
     }
 }
 
+/* ---- items that are too large ---- */
+
+static bool is_open(const struct tokens *t, uint32_t at)
+{
+    for (size_t i = 0; i < t->open.n; i++)
+        if (t->open.v[i] == at)
+            return true;
+    return false;
+}
+
+/* As token_find() in a map that has not ended; only complete values. */
+static uint32_t find_so_far(const struct tokens *t, uint32_t map, const char *key)
+{
+    for (uint32_t i = map + 1; i < t->v.n;) {
+        uint32_t value = t->v.v[i].end;
+        if (value >= t->v.n || is_open(t, value))
+            return 0;
+        if (token_is(t, i, key))
+            return value;
+        i = t->v.v[value].end;
+    }
+    return 0;
+}
+
+static bool can_skip(const struct tokens *t)
+{
+    return t->handler->skipped && t->items && t->open.n >= t->items;
+}
+
+/* Passes over the item under way instead of refusing the text; -E2BIG where that cannot be. */
+static int skip_item(struct tokens *t, bool starts)
+{
+    if (!can_skip(t))
+        return -E2BIG;
+    uint32_t meta = t->v.n > t->root_n && t->v.v[t->root_n].type == TOKEN_MAP
+                        ? find_so_far(t, t->root_n, "metadata")
+                        : 0;
+    snprintf(t->skip_ns, sizeof(t->skip_ns), "%s", meta ? token_string(t, meta, "namespace") : "");
+    snprintf(t->skip_name, sizeof(t->skip_name), "%s", meta ? token_string(t, meta, "name") : "");
+    t->skip = t->open.n - t->items + starts;
+    t->open.n = t->items;
+    drop_after(t, t->root_n, t->root_text);
+    if (!t->skip)
+        t->handler->skipped(t->handler->user, t->skip_ns, t->skip_name);
+    return 0;
+}
+
 int tokens_scalar(struct tokens *t, const char *s, size_t n, bool plain, struct place at,
                   struct err *err)
 {
+    if (t->skip)
+        return 0;
     uint32_t start = (uint32_t)t->v.n;
     struct token tok = { .type = TOKEN_SCALAR, .plain = plain, .line = at.line, .col = at.column };
-    int r = push(t, tok, s, n, err);
-    if (!r)
-        value_done(t, start);
-    return r;
+    if (push(t, tok, s, n, can_skip(t) ? NULL : err))
+        return skip_item(t, false);
+    value_done(t, start);
+    return 0;
 }
 
 /* The root's keys and values alternate, so a list that follows the scalar "items" as the
@@ -134,14 +193,20 @@ static bool starts_items(const struct tokens *t)
 
 int tokens_start(struct tokens *t, enum token_type type, struct place at, struct err *err)
 {
-    if (t->open.n >= DEPTH_MAX)
-        return err_set(err, E2BIG, "nested deeper than %u levels", DEPTH_MAX);
+    if (t->skip) {
+        t->skip++;
+        return 0;
+    }
+    struct err *told = can_skip(t) ? NULL : err;
+    if (t->open.n >= DEPTH_MAX) {
+        err_set(told, E2BIG, "nested deeper than %u levels", DEPTH_MAX);
+        return skip_item(t, true);
+    }
     bool items = type == TOKEN_LIST && !t->items && starts_items(t);
     uint32_t start = (uint32_t)t->v.n;
-    int r = push(t, (struct token){ .type = (uint8_t)type, .line = at.line, .col = at.column }, "",
-                 0, err);
-    if (r)
-        return r;
+    if (push(t, (struct token){ .type = (uint8_t)type, .line = at.line, .col = at.column }, "", 0,
+             told))
+        return skip_item(t, true);
     vec_push(&t->open, start);
     if (items) {
         t->items = t->open.n;
@@ -155,12 +220,18 @@ int tokens_start(struct tokens *t, enum token_type type, struct place at, struct
 
 int tokens_end(struct tokens *t, struct place at, struct err *err)
 {
+    if (t->skip) {
+        if (!--t->skip)
+            t->handler->skipped(t->handler->user, t->skip_ns, t->skip_name);
+        return 0;
+    }
     if (t->items == t->open.n)
         t->items = 0;
-    int r =
-        push(t, (struct token){ .type = TOKEN_END, .line = at.line, .col = at.column }, "", 0, err);
-    if (r)
-        return r;
+    if (push(t, (struct token){ .type = TOKEN_END, .line = at.line, .col = at.column }, "", 0,
+             can_skip(t) ? NULL : err)) {
+        int r = skip_item(t, false);
+        return r || !t->skip ? r : tokens_end(t, at, err);
+    }
     uint32_t start = t->open.v[--t->open.n];
     t->v.v[start].end = (uint32_t)t->v.n;
     value_done(t, start);

@@ -31,7 +31,7 @@ static void codec_take(void *user, const struct doc *doc)
 
 static void codec_again(const struct object *o, enum codec_format format)
 {
-    struct codec_handler handler = { (void *)(uintptr_t)o, codec_take };
+    struct codec_handler handler = { .user = (void *)(uintptr_t)o, .object = codec_take };
     struct place place;
     struct buf b = { 0 };
     struct writer *w = format == CODEC_YAML ? writer_yaml_new(&b) : writer_json_new(&b, true);
@@ -44,7 +44,7 @@ static void codec_again(const struct object *o, enum codec_format format)
 
 static int codec_fuzz(const uint8_t *data, size_t n, enum codec_format format)
 {
-    struct codec_handler handler = { NULL, codec_take };
+    struct codec_handler handler = { .user = NULL, .object = codec_take };
     struct place place = { 0 };
     struct err err;
     if (codec_parse((const char *)data, n, format, &handler, &place, &err) && !place.line)

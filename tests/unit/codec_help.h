@@ -32,7 +32,7 @@ static inline struct decoded decode_as(const char *text, size_t n, enum codec_fo
                                        bool manifest)
 {
     struct decoded d = { .manifest = manifest };
-    struct codec_handler handler = { &d, decoded_take };
+    struct codec_handler handler = { .user = &d, .object = decoded_take };
     struct place place = { 0 };
     struct err err;
     if (codec_parse(text, n, format, &handler, &place, &err)) {

@@ -139,7 +139,7 @@ static void take_copy(void *user, const struct doc *doc)
 static struct object *decode(const char *text, size_t n)
 {
     struct object *ret = NULL;
-    struct codec_handler handler = { &ret, take_copy };
+    struct codec_handler handler = { .user = &ret, .object = take_copy };
     struct place place;
     codec_parse(text, n, CODEC_JSON, &handler, &place, NULL);
     return ret;

@@ -147,7 +147,7 @@ int record_read(struct dir *d, enum object_kind kind, const char *ns, const char
 {
     struct err local;
     struct wanted wanted = { .kind = kind, .ns = ns, .name = name, .err = err ? err : &local };
-    struct codec_handler handler = { &wanted, take_wanted };
+    struct codec_handler handler = { .user = &wanted, .object = take_wanted };
     struct place place;
     char *path = record_path(d, kind, ns, name), *text;
     size_t n;

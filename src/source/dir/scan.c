@@ -255,7 +255,7 @@ static void file_bad(struct dir *d, struct file *f, struct place place, const ch
 static void parse(struct dir *d, struct file *f, const char *text, size_t n, bool quiet)
 {
     struct reading r = { .d = d, .f = f };
-    struct codec_handler handler = { &r, on_doc };
+    struct codec_handler handler = { .user = &r, .object = on_doc };
     struct place place = { 0 };
     struct err err;
     int bad = codec_parse(text, n, codec_format(f->name), &handler, &place, &err);
