@@ -110,8 +110,10 @@ static void on_pass(uv_timer_t *t)
             a->retry_ms = RETRY_MAX_MS;
         uv_timer_start(&a->retry_timer, on_retry, a->retry_ms, 0);
     }
-    if (a->needs || a->pass.statuses_wait)
+    if (a->needs)
         request(a, a->needs);
+    else if (a->pass.statuses_wait) /* not at once: a source that writes by the loop needs a turn */
+        uv_timer_start(&a->pass_timer, on_pass, 1, 0);
 }
 
 static void on_audit(uv_timer_t *t)
@@ -189,7 +191,10 @@ static void sink_changed(void *user)
 static void tell_metrics(void *user, struct buf *out)
 {
     struct agent *a = user;
+    const struct source_ops *ops = a->pass.source->ops;
     metrics_text(&a->pass.metrics, a->pass.store, out);
+    if (ops->metrics)
+        ops->metrics(a->pass.source, out);
 }
 
 static bool tell_ready(void *user, struct buf *out)
@@ -241,8 +246,13 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
                                       .removed = sink_removed,
                                       .note = sink_note,
                                       .changed = sink_changed };
+    const struct source_options source = { .spec = opt->source,
+                                           .kubeconfig = opt->kubeconfig,
+                                           .context = opt->context,
+                                           .node = opt->node,
+                                           .kinds = source_kinds(opt->features) };
     a->pass.store = store_new();
-    int r = source_open(opt->source, &sink, &a->pass.source, err);
+    int r = source_open(&source, &sink, &a->pass.source, err);
     if (!r)
         r = pass_open(&a->pass, err);
     if (!r)

@@ -7,8 +7,9 @@
 #include "base/err.h"
 
 struct agent_options {
-    const char *node;   /* this node's name, as its Node object is called */
-    const char *source; /* "dir:DIR" */
+    const char *node;                          /* this node's name, as its Node object is called */
+    const char *source, *kubeconfig, *context; /* as in struct source_options */
+    const char *features;                      /* "portmap" */
     const char *state_dir;
     const char *metrics_address; /* "" for none */
     uint32_t cni_vxlan_port;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "cli/cli.h"
+#include "cli/source.h"
 
 /* The features this build knows. */
 static const char *const features[] = { "portmap" };
@@ -34,10 +34,9 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
     if (level < 0)
         return cli_usage(cmd, "--log-level %s: one of error, warn, info, debug is needed",
                          cli_value(cmd, "log-level"));
-    if (cli_node(cmd, &node))
+    struct source_options source;
+    if (cli_node(cmd, &node) || cli_source(cmd, &source))
         return CLI_USAGE;
-    if (!*cli_value(cmd, "source"))
-        return cli_usage(cmd, "--source dir:DIR is needed: the folder of manifests");
     if (check_features(cmd, cli_value(cmd, "features")) ||
         cli_number(cmd, "cni-vxlan-port", 1, 65535, &port) ||
         cli_number(cmd, "audit-seconds", 1, 86400, &audit))
@@ -45,7 +44,10 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
     const char *address = cli_value(cmd, "metrics-address");
     log_set_level((enum log_level)level);
     const struct agent_options opt = { .node = node,
-                                       .source = cli_value(cmd, "source"),
+                                       .source = source.spec,
+                                       .kubeconfig = source.kubeconfig,
+                                       .context = source.context,
+                                       .features = cli_value(cmd, "features"),
                                        .state_dir = cli_value(cmd, "state-dir"),
                                        .metrics_address = strcmp(address, "none") ? address : "",
                                        .cni_vxlan_port = port,
@@ -62,7 +64,7 @@ const struct cli_command cmd_agent = {
     .options =
         (struct cli_option[]){
             { 0, "node", "NAME", "name of this node's Node object, or $NODE_NAME", "", false },
-            { 0, "source", "dir:DIR", "folder of manifests", "", false },
+            CLI_SOURCE_OPTIONS,
             { 0, "features", "LIST", "features to run, comma separated", "portmap", false },
             { 0, "log-level", "LEVEL", "error, warn, info or debug", "info", false },
             { 0, "state-dir", "DIR", "remembers sysctls as they were", "/run/portolan", false },

@@ -3,8 +3,8 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "cli/cli.h"
 #include "cli/planned.h"
+#include "cli/source.h"
 #include "kernel/nft.h"
 #include "kernel/rtnl.h"
 #include "kernel/sysctl.h"
@@ -63,7 +63,7 @@ const struct cli_command cmd_diff = {
     .options =
         (struct cli_option[]){
             { 0, "node", "NAME", "name of this node's Node object, or $NODE_NAME", "", false },
-            { 0, "source", "dir:DIR", "folder of manifests", "", false },
+            CLI_SOURCE_OPTIONS,
             { 0, "cni-vxlan-port", "PORT", "UDP port of the CNI's own VXLAN", "8472", false },
             { 0 },
         },

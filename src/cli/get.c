@@ -3,7 +3,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "cli/cli.h"
+#include "cli/source.h"
 #include "cli/table.h"
 #include "cli/world.h"
 #include "source/codec.h"
@@ -248,8 +248,6 @@ static int parse(const struct cli_command *cmd, char **args, size_t n_args, stru
 {
     const char *format = cli_value(cmd, "output");
     *q = (struct query){ .cmd = cmd, .name = n_args > 1 ? args[1] : "" };
-    if (!*cli_value(cmd, "source"))
-        return cli_usage(cmd, "--source dir:DIR is needed: the folder of manifests");
     if (!kind_of(args[0], &q->kind))
         return cli_usage(cmd, "kind '%s' is unknown; known: portmaps (pm), portmapclasses (pmc)",
                          args[0]);
@@ -280,14 +278,16 @@ static int not_found(const struct query *q)
 static int run(const struct cli_command *cmd, char **args, size_t n_args)
 {
     struct query q;
-    if (parse(cmd, args, n_args, &q))
+    struct source_options source;
+    if (cli_source(cmd, &source) || parse(cmd, args, n_args, &q))
         return CLI_USAGE;
+    source.kinds = 1u << q.kind;
     const char *format = cli_value(cmd, "output");
     bool json = !strcmp(format, "json"), documents = json || !strcmp(format, "yaml");
     struct world w = { 0 };
     struct err err = { 0 };
     int r = CLI_DONE;
-    if (world_load(&w, cli_value(cmd, "source"), &err)) {
+    if (world_load(&w, &source, &err)) {
         r = cli_fail(err.text);
     } else {
         struct snapshot snap = { 0 };
@@ -311,7 +311,7 @@ const struct cli_command cmd_get = {
     .summary = "Prints portmaps (pm) or portmapclasses (pmc) with their status.",
     .options =
         (struct cli_option[]){
-            { 0, "source", "dir:DIR", "folder of manifests", "", false },
+            CLI_SOURCE_OPTIONS,
             { 'n', "namespace", "NAMESPACE", "PortMaps of this namespace", "default", false },
             { 'A', "all-namespaces", NULL, "PortMaps of every namespace", NULL, false },
             { 'o', "output", "FORMAT", "table, wide, yaml or json", "table", false },

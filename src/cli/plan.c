@@ -6,9 +6,9 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/timestamp.h"
-#include "cli/cli.h"
 #include "cli/plan_json.h"
 #include "cli/planned.h"
+#include "cli/source.h"
 #include "model/nft_text.h"
 #include "plan/plan_text.h"
 
@@ -57,7 +57,7 @@ const struct cli_command cmd_plan = {
     .options =
         (struct cli_option[]){
             { 0, "node", "NAME", "the node to plan for, or $NODE_NAME", "", false },
-            { 0, "source", "dir:DIR", "folder of manifests", "", false },
+            CLI_SOURCE_OPTIONS,
             { 'o', "output", "FORMAT", "text or json", "text", false },
             { 0, "host", "FILE", "interfaces and addresses from FILE, not this machine", "",
               false },

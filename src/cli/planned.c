@@ -3,6 +3,7 @@
 #include <linux/netlink.h>
 
 #include "base/buf.h"
+#include "cli/source.h"
 #include "kernel/host.h"
 #include "source/codec.h"
 
@@ -35,16 +36,15 @@ static int unknown_node(const struct snapshot *s)
 
 int planned_make(struct planned *p, const struct cli_command *cmd, const char *host_file)
 {
-    const char *node, *source = cli_value(cmd, "source");
+    const char *node;
+    struct source_options source;
     unsigned port;
-    if (cli_node(cmd, &node))
+    if (cli_node(cmd, &node) || cli_source(cmd, &source) ||
+        cli_number(cmd, "cni-vxlan-port", 1, 65535, &port))
         return CLI_USAGE;
-    if (!*source)
-        return cli_usage(cmd, "--source dir:DIR is needed: the folder of manifests");
-    if (cli_number(cmd, "cni-vxlan-port", 1, 65535, &port))
-        return CLI_USAGE;
+    source.kinds = source_kinds("portmap");
     struct err err = { 0 };
-    if (world_load(&p->world, source, &err) || observe(p, node, host_file, &err))
+    if (world_load(&p->world, &source, &err) || observe(p, node, host_file, &err))
         return cli_fail(err.text);
     p->snap =
         (struct snapshot){ .node = node, .now = p->now, .host = &p->host, .cni_vxlan_port = port };

@@ -24,7 +24,7 @@ static void changed(void *user)
     (void)user;
 }
 
-int world_load(struct world *w, const char *source, struct err *err)
+int world_load(struct world *w, const struct source_options *source, struct err *err)
 {
     const struct source_sink sink = { w, upsert, removed, note, changed };
     w->store = store_new();

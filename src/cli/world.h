@@ -11,5 +11,5 @@ struct world {
 };
 
 /* -errno when the source cannot be read at all. Writes nothing. */
-int world_load(struct world *w, const char *source, struct err *err);
+int world_load(struct world *w, const struct source_options *source, struct err *err);
 void world_done(struct world *w);

@@ -79,7 +79,8 @@ def test_manual_gives_the_defaults_help_gives(command):
     (["plan", "--node", "a", "--source", "dir:/x", "--now", "noon"], "noon"),
 ])
 def test_wrong_usage_is_one_line_and_status_2(args, says):
-    out = portolan(*args, env={k: v for k, v in os.environ.items() if k != "NODE_NAME"})
+    out = portolan(*args, env={k: v for k, v in os.environ.items()
+                               if k not in ("NODE_NAME", "KUBERNETES_SERVICE_HOST")})
     assert out.returncode == 2
     assert out.stdout == ""
     assert len(out.stderr.splitlines()) == 1 and says in out.stderr
@@ -88,10 +89,12 @@ def test_wrong_usage_is_one_line_and_status_2(args, says):
 @pytest.mark.parametrize("source, says", [
     ("dir:/nonexistent-folder", "/nonexistent-folder"),
     ("/tmp", "dir:"),
-    ("kube:", "dir:"),
+    ("kube:", "--kubeconfig"),
+    ("file:/tmp", "kube:"),
 ])
 def test_a_source_that_cannot_be_read_fails_with_one_line(source, says):
-    out = portolan("get", "portmaps", "--source", source)
+    outside = {k: v for k, v in os.environ.items() if k != "KUBERNETES_SERVICE_HOST"}
+    out = portolan("get", "portmaps", "--source", source, env=outside)
     assert out.returncode == 1
     assert len(out.stderr.splitlines()) == 1 and says in out.stderr
 

@@ -146,7 +146,8 @@ static inline void agent_open(struct agent *a, const struct world *w)
     char spec[128];
     *a = (struct agent){ .world = w };
     snprintf(spec, sizeof(spec), "dir:%s/", w->path);
-    if (source_open(spec, &sink, &a->source, &err))
+    const struct source_options opt = { .spec = spec };
+    if (source_open(&opt, &sink, &a->source, &err))
         abort();
 }
 

@@ -59,9 +59,14 @@ static void a_wrong_source_says_what_is_right(void **state)
     struct source_sink sink = { 0 };
     struct source *s;
     struct err err;
-    assert_int_equal(source_open("file:/x", &sink, &s, &err), -EINVAL);
-    assert_string_equal(err.text, "source \"file:/x\": give dir:DIR, a folder of manifests");
-    assert_int_equal(source_open("dir:/nonexistent/x", &sink, &s, &err), 0);
+    struct source_options opt = { .spec = "file:/x" };
+    assert_int_equal(source_open(&opt, &sink, &s, &err), -EINVAL);
+    assert_string_equal(err.text, "source \"file:/x\": give dir:DIR, a folder of manifests, or "
+                                  "kube:, the API server");
+    opt = (struct source_options){ .spec = "dir:/x", .context = "y" };
+    assert_int_equal(source_open(&opt, &sink, &s, &err), -EINVAL);
+    opt = (struct source_options){ .spec = "dir:/nonexistent/x" };
+    assert_int_equal(source_open(&opt, &sink, &s, &err), 0);
     assert_int_equal(s->ops->load(s, &err), -ENOENT);
     assert_non_null(strstr(err.text, "give a folder that exists"));
     s->ops->free(s);

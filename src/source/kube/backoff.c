@@ -1,0 +1,30 @@
+#include "source/kube/backoff.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+uint64_t backoff_ms(unsigned failures, uint32_t random)
+{
+    uint64_t ms = BACKOFF_FIRST_MS;
+    for (unsigned i = 1; i < failures && ms < BACKOFF_MAX_MS; i++)
+        ms *= 2;
+    if (ms > BACKOFF_MAX_MS)
+        ms = BACKOFF_MAX_MS;
+    return ms / 2 + random % (ms / 2 + 1);
+}
+
+uint64_t backoff_after_ms(unsigned failures, uint64_t retry_after_ms, uint32_t random)
+{
+    uint64_t ms = backoff_ms(failures, random);
+    if (retry_after_ms > RETRY_AFTER_MAX_MS)
+        retry_after_ms = RETRY_AFTER_MAX_MS;
+    return retry_after_ms ? retry_after_ms + ms / 2 : ms;
+}
+
+uint32_t backoff_random(void)
+{
+    uint32_t r;
+    if (getrandom(&r, sizeof(r), 0) != sizeof(r))
+        abort();
+    return r;
+}

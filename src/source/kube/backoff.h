@@ -1,0 +1,18 @@
+/* How long to wait before the next try. */
+#pragma once
+
+#include <stdint.h>
+
+#define BACKOFF_FIRST_MS 500
+#define BACKOFF_MAX_MS   30000
+/* What a server may ask for with Retry-After. */
+#define RETRY_AFTER_MAX_MS 300000
+
+/* After so many failures in a row (from 1): twice as long for each, at most BACKOFF_MAX_MS, of
+ * which `random` (any number) decides the second half, so that many agents that failed together
+ * do not come back together. */
+uint64_t backoff_ms(unsigned failures, uint32_t random);
+/* The same, but not before the server's Retry-After (0: it gave none), and spread behind it. */
+uint64_t backoff_after_ms(unsigned failures, uint64_t retry_after_ms, uint32_t random);
+/* From the kernel. */
+uint32_t backoff_random(void);

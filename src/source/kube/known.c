@@ -1,0 +1,179 @@
+/* Which objects the server has, by the last list and the watch since. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "source/kube/kube.h"
+#include "source/tokens.h"
+
+#define NO_NUMBER (1ull << 63)
+
+uint64_t rv_number(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    if (digits && digits <= 18 && !text[digits])
+        return strtoull(text, NULL, 10);
+    return hash_bytes(text, strlen(text)) | NO_NUMBER;
+}
+
+bool rv_is_number(uint64_t version)
+{
+    return !(version & NO_NUMBER);
+}
+
+static bool is_ours(enum object_kind kind)
+{
+    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS;
+}
+
+static const char *make_key(char *key, size_t size, const char *ns, const char *name)
+{
+    snprintf(key, size, "%s/%s", ns, name);
+    return key;
+}
+
+#define KEY_MAX 400
+
+static struct known *find(const struct reflector *r, const char *ns, const char *name)
+{
+    char key[KEY_MAX];
+    make_key(key, sizeof(key), ns, name);
+    return map_get(&r->known, key, strlen(key));
+}
+
+const struct known *known_find(const struct kube *k, enum object_kind kind, const char *ns,
+                               const char *name)
+{
+    const struct reflector *r = k->reflectors[kind];
+    return r ? find(r, ns, name) : NULL;
+}
+
+static void free_known(struct known *e)
+{
+    if (e->copy)
+        object_free(&e->copy->o);
+    free(e);
+}
+
+/* `text` holds the key, then namespace, name and uid, each with its end. */
+static struct known *add(struct reflector *r, const char *ns, const char *name, const char *uid)
+{
+    char key[KEY_MAX];
+    make_key(key, sizeof(key), ns, name);
+    size_t k = strlen(key), a = strlen(ns) + 1, b = strlen(name) + 1, c = strlen(uid) + 1;
+    struct known *e = xcalloc(1, sizeof(*e) + k + a + b + c);
+    memcpy(e->text, key, k);
+    e->ns = memcpy(e->text + k, ns, a);
+    e->name = memcpy(e->text + k + a, name, b);
+    e->uid = memcpy(e->text + k + a + b, uid, c);
+    struct known *old = map_get(&r->known, key, k);
+    if (old) {
+        e->given = old->given;
+        map_del(&r->known, key, k);
+        free_known(old);
+    }
+    map_put(&r->known, e->text, k, e);
+    return e;
+}
+
+static void drop(struct reflector *r, struct known *e)
+{
+    struct kube *k = r->kube;
+    char key[KEY_MAX];
+    make_key(key, sizeof(key), e->ns, e->name);
+    map_del(&r->known, key, strlen(key));
+    if (is_ours(r->kind))
+        writes_seen(k, r->kind, e->ns, e->name, UINT64_MAX);
+    if (e->given) {
+        k->source.sink.removed(k->source.sink.user, r->kind, e->ns, e->name);
+        r->changed = true;
+    }
+    free_known(e);
+}
+
+void known_begin(struct reflector *r)
+{
+    r->round++;
+    r->incomplete = false;
+}
+
+void known_end(struct reflector *r)
+{
+    VEC(struct known *) gone = { 0 };
+    size_t i = 0;
+    void *v;
+    while (!r->incomplete && map_next(&r->known, &i, NULL, NULL, &v))
+        if (((struct known *)v)->round != r->round)
+            vec_push(&gone, v);
+    for (size_t g = 0; g < gone.n; g++)
+        drop(r, gone.v[g]);
+    vec_done(&gone);
+}
+
+void known_removed(struct reflector *r, const char *ns, const char *name)
+{
+    struct known *e = find(r, ns, name);
+    if (e)
+        drop(r, e);
+}
+
+void known_seen(struct reflector *r, const char *ns, const char *name)
+{
+    struct known *e = find(r, ns, name);
+    if (e)
+        e->round = r->round;
+}
+
+static void give(struct reflector *r, struct known *e, const struct doc *doc)
+{
+    struct kube *k = r->kube;
+    struct object *o;
+    struct err err;
+    if (doc_decode(doc, true, &o, NULL, &err)) {
+        kube_note(k, true, r->path, err.text);
+        return;
+    }
+    if (r->kind == KIND_PORTMAPCLASS) {
+        struct object *copy;
+        if (e->copy)
+            object_free(&e->copy->o);
+        e->copy = doc_decode(doc, true, &copy, NULL, NULL) ? NULL : (struct portmap_class *)copy;
+    }
+    e->given = true;
+    k->source.sink.upsert(k->source.sink.user, o);
+    r->changed = true;
+}
+
+void known_take(struct reflector *r, const struct doc *doc)
+{
+    const struct tokens *t = doc->tokens;
+    uint32_t meta = token_find(t, doc->root, "metadata");
+    uint64_t version = meta ? rv_number(token_string(t, meta, "resourceVersion")) : 0;
+    const char *uid = is_ours(r->kind) && meta ? token_string(t, meta, "uid") : "";
+    struct known *e = find(r, doc->ns, doc->name);
+    if (e) {
+        e->round = r->round;
+        if (e->version == version)
+            return;
+        /* In one watch, versions only grow; a list is the truth even when the server's store was
+         * put back to an older state. */
+        if (r->phase == PHASE_WATCH && !r->initial && rv_is_number(version) &&
+            rv_is_number(e->version) && version < e->version)
+            return;
+    }
+    if (!e || strcmp(e->uid, uid))
+        e = add(r, doc->ns, doc->name, uid);
+    e->round = r->round;
+    e->version = version;
+    if (is_ours(r->kind))
+        writes_seen(r->kube, r->kind, e->ns, e->name, version);
+    give(r, e, doc);
+}
+
+void known_free(struct reflector *r)
+{
+    size_t i = 0;
+    void *v;
+    while (map_next(&r->known, &i, NULL, NULL, &v))
+        free_known(v);
+    map_done(&r->known);
+}

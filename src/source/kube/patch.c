@@ -1,0 +1,154 @@
+/* What is sent for a status write.
+ *
+ * Where the write was decided on one version of the object, a merge patch that names that
+ * version: the server answers 409 when the object has changed since. A node's row has one writer and
+ * no such condition: server-side apply, by which a list with keys is merged row by row, so that a
+ * hundred agents land their rows without reading each other's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "source/kube/kube.h"
+
+/* API servers take managers' names up to 128 bytes. */
+#define MANAGER_MAX 128
+
+static void put_head(struct writer *w, const struct status_write *write)
+{
+    writer_map(w);
+    writer_key(w, "metadata");
+    writer_map(w);
+    writer_key(w, "resourceVersion");
+    writer_string(w, write->resource_version);
+    writer_map_end(w);
+    writer_key(w, "status");
+    writer_map(w);
+}
+
+static void put_field(struct writer *w, const struct object *o, const char *name)
+{
+    writer_key(w, name);
+    encode_status_field(w, o, name);
+}
+
+static void put_portmap(struct writer *w, const struct status_write *write)
+{
+    const struct portmap m = { .o.meta.kind = KIND_PORTMAP, .status = write->portmap };
+    put_head(w, write);
+    if (m.status.has_endpoint) {
+        put_field(w, &m.o, "endpoint");
+    } else {
+        writer_key(w, "endpoint"); /* null takes it away */
+        writer_null(w);
+    }
+    put_field(w, &m.o, "published");
+    put_field(w, &m.o, "observedGeneration");
+    put_field(w, &m.o, "conditions");
+}
+
+static void put_links(struct writer *w, const struct status_write *write)
+{
+    const struct portmap_class c = { .o.meta.kind = KIND_PORTMAPCLASS,
+                                     .status = { .links = write->links,
+                                                 .n_links = write->n_links } };
+    put_head(w, write);
+    put_field(w, &c.o, "links");
+}
+
+static bool dropped(const struct string_list *l, const char *name)
+{
+    for (uint32_t i = 0; i < l->n; i++)
+        if (!strcmp(l->v[i], name))
+            return true;
+    return false;
+}
+
+/* A merge patch replaces lists whole; the version it names makes sure that `now` has all rows. */
+static void put_condition(struct writer *w, const struct status_write *write,
+                          const struct portmap_class *now)
+{
+    const struct portmap_class c = { .o.meta.kind = KIND_PORTMAPCLASS,
+                                     .status = { .conditions = write->conditions,
+                                                 .observed_generation =
+                                                     write->observed_generation } };
+    put_head(w, write);
+    put_field(w, &c.o, "conditions");
+    put_field(w, &c.o, "observedGeneration");
+    if (!write->drop_rows.n)
+        return;
+    writer_key(w, "nodes");
+    writer_list(w);
+    for (uint32_t i = 0; i < now->status.n_nodes; i++)
+        if (!dropped(&write->drop_rows, now->status.nodes[i].name))
+            encode_node_row(w, &now->status.nodes[i]);
+    writer_list_end(w);
+}
+
+static void put_row(struct writer *w, const struct status_write *write)
+{
+    const struct kind_info *info = &kind_info[KIND_PORTMAPCLASS];
+    writer_map(w);
+    writer_key(w, "apiVersion");
+    writer_string(w, info->api_version);
+    writer_key(w, "kind");
+    writer_string(w, info->kind);
+    writer_key(w, "metadata");
+    writer_map(w);
+    writer_key(w, "name");
+    writer_string(w, write->name);
+    writer_map_end(w);
+    writer_key(w, "status");
+    writer_map(w);
+    writer_key(w, "nodes");
+    writer_list(w);
+    encode_node_row(w, &write->row);
+    writer_list_end(w);
+}
+
+/* One manager for each node: what a manager applies replaces what it applied before. */
+static void put_manager(struct buf *out, const char *node)
+{
+    if (strlen(node) <= MANAGER_MAX - strlen("portolan-"))
+        buf_printf(out, "portolan-%s", node);
+    else
+        buf_printf(out, "portolan-%.80s-%016llx", node,
+                   (unsigned long long)hash_bytes(node, strlen(node)));
+}
+
+void patch_build(const struct status_write *write, const struct portmap_class *now,
+                 struct patch *ret)
+{
+    *ret = (struct patch){ .content_type = "application/merge-patch+json" };
+    kube_path(&ret->path, write->kind == WRITE_PORTMAP_STATUS ? KIND_PORTMAP : KIND_PORTMAPCLASS,
+              write->ns, write->name);
+    if (write->kind == WRITE_CLASS_ROW) {
+        ret->content_type = "application/apply-patch+yaml";
+        buf_puts(&ret->path, "/status?force=true&fieldManager=");
+        put_manager(&ret->path, write->row.name);
+    } else {
+        buf_puts(&ret->path, "/status?fieldManager=portolan");
+    }
+    struct writer *w = writer_json_new(&ret->body, false);
+    switch (write->kind) {
+    case WRITE_PORTMAP_STATUS:
+        put_portmap(w, write);
+        break;
+    case WRITE_CLASS_ROW:
+        put_row(w, write);
+        break;
+    case WRITE_CLASS_LINKS:
+        put_links(w, write);
+        break;
+    case WRITE_CLASS_CONDITION:
+        put_condition(w, write, now);
+        break;
+    }
+    writer_map_end(w);
+    writer_map_end(w);
+    writer_free(w);
+}
+
+void patch_done(struct patch *p)
+{
+    buf_done(&p->path);
+    buf_done(&p->body);
+}

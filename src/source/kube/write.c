@@ -1,0 +1,478 @@
+/* Statuses on their way to the server.
+ *
+ * One order at a time for each piece of status that one writer owns. It waits (QUEUED) for its turn,
+ * is under way (SENT), and is remembered after that until the watch has shown what came of it
+ * (LANDED, CONFLICT): until then every pass decides on the old object and asks for the same again. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "source/kube/backoff.h"
+#include "source/kube/bucket.h"
+#include "source/kube/kube.h"
+#include "source/tokens.h"
+
+#define SENT_MAX   8
+#define PER_SECOND 50
+#define BURST      100
+#define TIMEOUT_S  30
+#define ANSWER_MAX (8u << 20)
+/* Beyond that the caller is turned away until half of them are done. */
+#define QUEUE_MAX 256
+/* How long mappings wait for the node's row to be seen, which most of them depend on. */
+#define CLASS_FIRST_US 1000000
+#define HOLD_US        50000
+/* A watch that has not shown a write after that long never will. */
+#define REMEMBER_US 30000000
+
+enum state { QUEUED, SENT, LANDED, CONFLICT };
+
+struct fault {
+    char *reason, *note;
+};
+
+struct order {
+    struct patch patch;
+    uint64_t base; /* the version it was decided on, 0: any */
+    VEC(struct fault) faults;
+};
+
+struct pending {
+    struct writes *writes;
+    enum object_kind kind;
+    enum state state;
+    const char *ns, *name;
+    struct order now, next;
+    bool has_next;
+    uint64_t before, landed; /* the object's version when it was sent, and what it made of it */
+    bool idle;               /* it changed nothing: no watch will tell */
+    int64_t when_us;         /* QUEUED: not before; LANDED, CONFLICT: since */
+    int64_t born_us;
+    unsigned failures;
+    char *noted;
+    struct client_request request;
+    char text[];
+};
+
+struct writes {
+    struct kube *kube;
+    struct map all;
+    VEC(struct pending *) queue;
+    uv_timer_t *timer;
+    struct bucket bucket;
+    unsigned sent, failures;
+    int64_t pause_us; /* nothing is sent before */
+    bool turned_away; /* the caller has more */
+};
+
+/* ---- orders ---- */
+
+static void order_done(struct order *o)
+{
+    for (size_t i = 0; i < o->faults.n; i++) {
+        free(o->faults.v[i].reason);
+        free(o->faults.v[i].note);
+    }
+    vec_done(&o->faults);
+    patch_done(&o->patch);
+    memset(o, 0, sizeof(*o));
+}
+
+static void add_fault(struct order *o, const char *reason, const char *note)
+{
+    vec_push(&o->faults, (struct fault){ xstrdup(reason), xstrdup(note) });
+}
+
+static void add_conditions(struct order *o, const struct condition_list *l)
+{
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->v[i].status == TRI_FALSE)
+            add_fault(o, l->v[i].reason, l->v[i].message);
+}
+
+static void add_faults(struct order *o, const struct status_write *w)
+{
+    struct buf b = { 0 };
+    switch (w->kind) {
+    case WRITE_PORTMAP_STATUS:
+        add_conditions(o, &w->portmap.conditions);
+        break;
+    case WRITE_CLASS_ROW:
+        buf_printf(&b, "node %s: %s", w->row.name, w->row.message);
+        if (!w->row.ready)
+            add_fault(o, "NodeNotReady", b.p);
+        break;
+    case WRITE_CLASS_LINKS:
+        break;
+    case WRITE_CLASS_CONDITION:
+        add_conditions(o, &w->conditions);
+        break;
+    }
+    buf_done(&b);
+}
+
+static bool same_order(const struct order *a, const struct order *b)
+{
+    return a->base == b->base && !strcmp(buf_str(&a->patch.body), buf_str(&b->patch.body));
+}
+
+/* ---- the queue ---- */
+
+static void on_timer(uv_timer_t *t);
+
+static void wake(struct writes *w, int64_t in_us)
+{
+    uint64_t ms = in_us > 0 ? (uint64_t)in_us / 1000 + 1 : 0;
+    if (uv_is_active((uv_handle_t *)w->timer) && uv_timer_get_due_in(w->timer) <= ms)
+        return;
+    uv_update_time(w->kube->loop);
+    uv_timer_start(w->timer, on_timer, ms, 0);
+}
+
+static void enqueue(struct pending *p, int64_t in_us)
+{
+    p->state = QUEUED;
+    p->when_us = clock_mono_us() + in_us;
+    vec_push(&p->writes->queue, p);
+    wake(p->writes, in_us);
+}
+
+static void forget(struct pending *p)
+{
+    struct writes *w = p->writes;
+    map_del(&w->all, p->text, strlen(p->text));
+    client_cancel(&p->request);
+    order_done(&p->now);
+    order_done(&p->next);
+    free(p->noted);
+    free(p);
+}
+
+static void done(void *user, const struct client_answer *a);
+
+static void send_order(struct pending *p)
+{
+    const struct client_call call = { .verb = "PATCH",
+                                      .path = p->now.patch.path.p,
+                                      .content_type = p->now.patch.content_type,
+                                      .body = p->now.patch.body.p,
+                                      .body_n = p->now.patch.body.n,
+                                      .timeout_s = TIMEOUT_S,
+                                      .limit = ANSWER_MAX };
+    p->state = SENT;
+    p->before = known_find(p->writes->kube, p->kind, p->ns, p->name)->version;
+    p->writes->sent++;
+    p->request.user = p;
+    p->request.done = done;
+    client_start(p->writes->kube->client, &p->request, &call);
+}
+
+/* The object has gone or changed since it was decided: a newer pass has decided, or will. */
+static bool is_stale(const struct pending *p)
+{
+    const struct known *k = known_find(p->writes->kube, p->kind, p->ns, p->name);
+    return !k || (p->now.base && k->version != p->now.base);
+}
+
+/* A class is being written: mappings decided before that was seen would be decided again. */
+static bool class_first(const struct writes *w, int64_t now)
+{
+    size_t i = 0;
+    void *v;
+    while (map_next(&w->all, &i, NULL, NULL, &v)) {
+        const struct pending *p = v;
+        if (p->kind == KIND_PORTMAPCLASS && !p->failures && now - p->born_us < CLASS_FIRST_US)
+            return true;
+    }
+    return false;
+}
+
+/* Sends what may be sent now; when to look again, INT64_MAX: when something ends. */
+static int64_t send_queue(struct writes *w, int64_t now)
+{
+    int64_t next = INT64_MAX, wait;
+    bool hold = class_first(w, now);
+    for (size_t i = 0; i < w->queue.n && w->sent < SENT_MAX;) {
+        struct pending *p = w->queue.v[i];
+        int64_t due = hold && p->kind == KIND_PORTMAP ? now + HOLD_US : p->when_us;
+        if (is_stale(p)) {
+            vec_remove(&w->queue, i);
+            forget(p);
+        } else if (due > now) {
+            next = due < next ? due : next;
+            i++;
+        } else if (bucket_take(&w->bucket, now, &wait)) {
+            vec_remove(&w->queue, i);
+            send_order(p);
+        } else {
+            return now + wait;
+        }
+    }
+    return next;
+}
+
+static void on_timer(uv_timer_t *t)
+{
+    struct writes *w = t->data;
+    int64_t now = clock_mono_us();
+    int64_t next = w->pause_us > now ? w->pause_us : send_queue(w, now);
+    if (next != INT64_MAX)
+        wake(w, next - now);
+    if (w->turned_away && w->queue.n <= QUEUE_MAX / 2) {
+        w->turned_away = false;
+        w->kube->source.sink.changed(w->kube->source.sink.user);
+    }
+}
+
+/* ---- answers ---- */
+
+static void take_version(void *user, const struct doc *doc)
+{
+    const struct tokens *t = doc->tokens;
+    uint64_t *version = user;
+    uint32_t meta = t->v.v[doc->root].type == TOKEN_MAP ? token_find(t, doc->root, "metadata") : 0;
+    if (meta)
+        *version = rv_number(token_string(t, meta, "resourceVersion"));
+}
+
+static bool has_reached(uint64_t version, uint64_t landed)
+{
+    return version == landed || !rv_is_number(landed) || !rv_is_number(version) || version > landed;
+}
+
+static void landed(struct pending *p)
+{
+    struct writes *w = p->writes;
+    struct codec_handler handler = { .user = &p->landed, .object = take_version };
+    struct place place;
+    p->landed = 0;
+    codec_parse(buf_str(&p->request.body), p->request.body.n, CODEC_JSON, &handler, &place, NULL);
+    buf_done(&p->request.body);
+    for (size_t i = 0; i < p->now.faults.n; i++)
+        events_tell(w->kube->events, p->kind, p->ns, p->name, p->now.faults.v[i].reason,
+                    p->now.faults.v[i].note);
+    p->state = LANDED;
+    p->idle = p->landed == p->before;
+    p->when_us = clock_mono_us();
+    p->failures = w->failures = 0;
+    free(p->noted);
+    p->noted = NULL;
+}
+
+static void note_once(struct pending *p, const char *text)
+{
+    if (p->noted && !strcmp(p->noted, text))
+        return;
+    free(p->noted);
+    p->noted = xstrdup(text);
+    struct buf b = { 0 };
+    buf_printf(&b, "a status was not taken: %s: trying again", text);
+    kube_note(p->writes->kube, true, p->now.patch.path.p, b.p);
+    buf_done(&b);
+}
+
+static void failed(struct pending *p, const struct client_answer *a)
+{
+    struct writes *w = p->writes;
+    /* Rows are merged by the server; it gives up when many come at once. */
+    bool crowded = a->status == 409;
+    bool everywhere = !a->status || a->status == 429 || a->status == 503;
+    uint64_t ms;
+    if (everywhere) {
+        w->failures++;
+        ms = backoff_after_ms(w->failures, a->retry_after_ms, backoff_random());
+        w->pause_us = clock_mono_us() + (int64_t)ms * 1000;
+        enqueue(p, 0);
+    } else {
+        p->failures++;
+        ms = backoff_after_ms(p->failures, a->retry_after_ms, backoff_random());
+        enqueue(p, (int64_t)ms * 1000);
+    }
+    if (!crowded && a->status)
+        note_once(p, a->text);
+}
+
+/* What was asked for while the last order was under way. */
+static void take_next(struct pending *p)
+{
+    bool answered = p->state == LANDED || p->state == CONFLICT;
+    p->has_next = false;
+    if (answered && p->next.base && p->next.base == p->now.base) {
+        order_done(&p->next); /* decided on an object that is no more */
+        return;
+    }
+    order_done(&p->now);
+    p->now = p->next;
+    memset(&p->next, 0, sizeof(p->next));
+    if (answered)
+        enqueue(p, 0);
+}
+
+/* The watch may have been faster than the answer. */
+static bool is_over(const struct pending *p)
+{
+    const struct known *k = known_find(p->writes->kube, p->kind, p->ns, p->name);
+    if (p->state == LANDED)
+        return !k || (has_reached(k->version, p->landed) && !p->idle);
+    return p->state == CONFLICT && is_stale(p);
+}
+
+static void done(void *user, const struct client_answer *a)
+{
+    struct pending *p = user;
+    struct writes *w = p->writes;
+    w->sent--;
+    kube_answered(w->kube, a);
+    if (a->status >= 200 && a->status < 300) {
+        landed(p);
+    } else if (a->status == 409 && p->now.base) {
+        p->state = CONFLICT;
+        p->when_us = clock_mono_us();
+    } else if (a->status != 404) {
+        failed(p, a);
+    }
+    if (p->has_next && a->status != 404)
+        take_next(p);
+    bool over = a->status == 404 || is_over(p);
+    bool idle = p->state == LANDED && p->idle;
+    if (over)
+        forget(p);
+    wake(w, 0);
+    /* What waited for this to be seen need not wait: no event is to come. */
+    if (over || idle)
+        w->kube->source.sink.changed(w->kube->source.sink.user);
+}
+
+/* ---- from outside ---- */
+
+static struct pending *find(struct writes *w, const struct status_write *s, bool create)
+{
+    struct buf key = { 0 };
+    buf_printf(&key, "%d %s/%s", (int)s->kind, s->ns, s->name);
+    struct pending *p = map_get(&w->all, key.p, key.n);
+    if (!p && create) {
+        size_t a = key.n + 1, b = strlen(s->ns) + 1, c = strlen(s->name) + 1;
+        p = xcalloc(1, sizeof(*p) + a + b + c);
+        p->writes = w;
+        p->born_us = clock_mono_us();
+        p->kind = s->kind == WRITE_PORTMAP_STATUS ? KIND_PORTMAP : KIND_PORTMAPCLASS;
+        memcpy(p->text, key.p, a);
+        p->ns = memcpy(p->text + a, s->ns, b);
+        p->name = memcpy(p->text + a + b, s->name, c);
+        map_put(&w->all, p->text, key.n, p);
+    }
+    buf_done(&key);
+    return p;
+}
+
+static int turn_away(const struct status_write *w, const char *why, struct err *err)
+{
+    return err_set(err, EAGAIN, "%s%s%s: %s: decide again", w->ns, *w->ns ? "/" : "", w->name, why);
+}
+
+/* Where one is already. -EAGAIN unless it is queued anew. */
+static int order_again(struct pending *p, struct order *o, const struct status_write *w,
+                       struct err *err)
+{
+    bool same = same_order(&p->now, o);
+    bool recent = clock_mono_us() - p->when_us < REMEMBER_US;
+    bool awaited = recent && o->base && o->base == p->now.base;
+    switch (p->state) {
+    case QUEUED:
+        order_done(&p->now);
+        p->now = *o;
+        return turn_away(w, "it is on its way", err);
+    case SENT:
+        order_done(&p->next);
+        p->has_next = !same;
+        if (same)
+            order_done(o);
+        else
+            p->next = *o;
+        return turn_away(w, "it is on its way", err);
+    case LANDED:
+    case CONFLICT:
+        if ((same && recent && p->state == LANDED) || awaited) {
+            order_done(o);
+            return turn_away(w, "it has changed", err);
+        }
+        break;
+    }
+    order_done(&p->now);
+    p->now = *o;
+    enqueue(p, 0);
+    return 0;
+}
+
+int kube_write(struct source *s, const struct status_write *w, struct err *err)
+{
+    struct kube *k = (struct kube *)s;
+    enum object_kind kind = w->kind == WRITE_PORTMAP_STATUS ? KIND_PORTMAP : KIND_PORTMAPCLASS;
+    const struct known *known = known_find(k, kind, w->ns, w->name);
+    struct order o = { .base = w->kind == WRITE_CLASS_ROW ? 0 : rv_number(w->resource_version) };
+    if (!k->writes || !known || (o.base && o.base != known->version) ||
+        (kind == KIND_PORTMAPCLASS && !known->copy))
+        return turn_away(w, "it has changed", err);
+    struct pending *p = find(k->writes, w, false);
+    if (!p && k->writes->queue.n >= QUEUE_MAX) {
+        k->writes->turned_away = true;
+        return turn_away(w, "others are before it", err);
+    }
+    patch_build(w, known->copy, &o.patch);
+    add_faults(&o, w);
+    if (p)
+        return order_again(p, &o, w, err);
+    p = find(k->writes, w, true);
+    p->now = o;
+    enqueue(p, 0);
+    return 0;
+}
+
+void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const char *name,
+                 uint64_t version)
+{
+    static const enum status_write_kind of_class[] = { WRITE_CLASS_ROW, WRITE_CLASS_LINKS,
+                                                       WRITE_CLASS_CONDITION };
+    size_t n = kind == KIND_PORTMAP ? 1 : sizeof(of_class) / sizeof(of_class[0]);
+    if (!k->writes)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const struct status_write key = { .kind = kind == KIND_PORTMAP ? WRITE_PORTMAP_STATUS
+                                                                       : of_class[i],
+                                          .ns = ns,
+                                          .name = name };
+        struct pending *p = find(k->writes, &key, false);
+        if (p && ((p->state == LANDED && version != p->before && has_reached(version, p->landed)) ||
+                  (p->state == CONFLICT && version != p->now.base)))
+            forget(p);
+    }
+}
+
+struct writes *writes_new(struct kube *k)
+{
+    struct writes *w = xcalloc(1, sizeof(*w));
+    w->kube = k;
+    w->all.keys_stay = true;
+    w->bucket = (struct bucket){ .per_second = PER_SECOND, .burst = BURST };
+    w->timer = kube_timer(k, w);
+    return w;
+}
+
+void writes_free(struct writes *w)
+{
+    if (!w)
+        return;
+    size_t i = 0;
+    void *v;
+    VEC(struct pending *) all = { 0 };
+    while (map_next(&w->all, &i, NULL, NULL, &v))
+        vec_push(&all, v);
+    for (i = 0; i < all.n; i++)
+        forget(all.v[i]);
+    vec_done(&all);
+    map_done(&w->all);
+    vec_done(&w->queue);
+    kube_timer_close(w->timer);
+    free(w);
+}
