@@ -153,6 +153,7 @@ def test_an_error_event(world, code, lists_again):
     lists = len(world.server.asked("LIST portmaps"))
 
     def act(r):
+        world.server.closing = False
         r.begin()
         r.chunk({"type": "ERROR", "object": status(code, "X", "as the test wants it",
                                                    details={"retryAfterSeconds": 1})})
@@ -160,7 +161,6 @@ def test_an_error_event(world, code, lists_again):
     world.server.fault("WATCH portmaps", act)
     world.server.closing = True  # ends the watches that run
     until(lambda: not world.server.faults[0]["times"], "the error event was sent")
-    world.server.closing = False
     world.server.put(portmap("web", 4000))
     world.accepted("web")
     assert (len(world.server.asked("LIST portmaps")) > lists) == lists_again
@@ -170,6 +170,7 @@ def through_one_watch(world, *lines, end=True):
     """The next watch of portmaps gets these lines; they may have versions up to 200."""
     world.server.version = 200
     def act(r):
+        world.server.closing = False
         r.begin()
         for line in lines:
             r.chunk(line)
@@ -178,9 +179,8 @@ def through_one_watch(world, *lines, end=True):
         else:
             r.reset()
     world.server.fault("WATCH portmaps", act)
-    world.server.closing = True
+    world.server.closing = True  # ends the watches that run, until this one
     until(lambda: not world.server.faults[-1]["times"], "the lines were sent")
-    world.server.closing = False
 
 
 def answered(world, name):
