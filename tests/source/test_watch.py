@@ -166,6 +166,22 @@ def test_an_error_event(world, code, lists_again):
     assert (len(world.server.asked("LIST portmaps")) > lists) == lists_again
 
 
+def test_watches_that_end_at_once_slow_down(world):
+    """Each counts once: two of them are no reason to list again."""
+    ended = []
+
+    def at_once(r):
+        if "resourceVersion" not in r.query:
+            return False  # the one that asks for the state
+        ended.append(time.monotonic())
+        r.begin()
+        return r.end()
+    world.server.fault("WATCH namespaces", at_once, times=3)
+    settled(world)
+    until(lambda: len(watches(world, "namespaces")) == 4, "a watch that stays")
+    assert ended[1] - ended[0] > 0.2 and len(world.server.asked("LIST namespaces")) == 1
+
+
 def through_one_watch(world, *lines, end=True):
     """The next watch of portmaps gets these lines; they may have versions up to 200."""
     world.server.version = 200

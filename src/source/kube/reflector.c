@@ -242,7 +242,7 @@ static bool no_such_watch(const struct reflector *r, const struct client_answer 
 }
 
 /* It ended as watches do, or it was cut off. */
-static void watch_over(struct reflector *r, const struct client_answer *a)
+static void watch_over(struct reflector *r, const struct client_answer *a, bool at_once)
 {
     struct trouble t = { .retry_after_ms = r->retry_after_ms };
     if (*r->err.text)
@@ -255,7 +255,7 @@ static void watch_over(struct reflector *r, const struct client_answer *a)
     r->no_stream |= r->initial && r->alive && r->failures + 1 >= FAILURES_BEFORE_LIST;
     if (!*r->err.text && a->status != 200)
         refused(r, a);
-    else if (*r->err.text || r->initial || r->failures)
+    else if (*r->err.text || r->initial || at_once)
         fail(r, &t);
     else
         wait_for(r, backoff_random() % BACKOFF_FIRST_MS);
@@ -278,13 +278,11 @@ static void watch_done(void *user, const struct client_answer *a)
     bool short_lived = clock_mono_us() - r->watch_us < WATCH_USEFUL_MS * 1000;
     if (!r->initial && !*r->err.text && r->alive)
         succeed(r);
-    else if (a->status == 200 && short_lived && !r->failures && !*r->err.text)
-        r->failures = 1; /* not at once again */
     if (r->relist || a->status == 410) {
         free(r->version);
         r->version = NULL;
     }
-    watch_over(r, a);
+    watch_over(r, a, short_lived && !r->alive);
 }
 
 /* ---- from outside ---- */
