@@ -18,7 +18,7 @@ static int compare(const struct desired *d, struct buf *out, struct err *err)
     if (!r)
         r = nl_open(NETLINK_NETFILTER, NULL, &netfilter, err);
     if (!r) {
-        nft = nft_new(netfilter, plan_ruleset());
+        nft = nft_new(netfilter, plan_ruleset(&plan_options_default));
         rtnl = rtnl_new(route);
         r = nft_diff(nft, d->groups, d->n_groups, out, err);
     }

@@ -15,7 +15,7 @@
 static void print_text(const struct plan *plan, const struct status_writes *writes)
 {
     struct buf out = { 0 };
-    nft_text_table(&out, plan_ruleset());
+    nft_text_table(&out, plan_ruleset(&plan_options_default));
     buf_puts(&out, "\n");
     plan_text(plan, writes, &out);
     fputs(buf_str(&out), stdout);

@@ -41,8 +41,8 @@ static void begin_list(struct writer *w, const char *key)
 static void ruleset(struct writer *w, const struct desired *d)
 {
     struct buf text = { 0 };
-    nft_text_table(&text, plan_ruleset());
-    nft_text_elements(&text, plan_ruleset(), d->groups, d->n_groups);
+    nft_text_table(&text, plan_ruleset(&plan_options_default));
+    nft_text_elements(&text, plan_ruleset(&plan_options_default), d->groups, d->n_groups);
     put(w, "ruleset", buf_str(&text));
     buf_done(&text);
 }

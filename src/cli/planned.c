@@ -51,7 +51,7 @@ int planned_make(struct planned *p, const struct cli_command *cmd, const char *h
     store_snapshot(p->world.store, &p->snap);
     if (!snapshot_node(&p->snap, node))
         return unknown_node(&p->snap);
-    p->planner = planner_new();
+    p->planner = planner_new(&plan_options_default);
     p->plan = plan_build(p->planner, &p->snap);
     return CLI_DONE;
 }

@@ -47,6 +47,13 @@ struct desired_sysctl { /* key: path */
     bool restore; /* cleanup puts the old value back (false: it goes with its device) */
 };
 
+/* A service's health-check node port, answered over HTTP; key: port */
+struct health_check {
+    uint16_t port;
+    const char *ns, *name;
+    uint32_t local_endpoints; /* ready ones on this node */
+};
+
 struct desired {
     struct nft_group *const *groups; /* by owner */
     size_t n_groups;
@@ -60,6 +67,8 @@ struct desired {
     size_t n_rules;
     const struct desired_sysctl *sysctls;
     size_t n_sysctls;
+    const struct health_check *health_checks;
+    size_t n_health_checks;
 };
 
 int desired_link_cmp(const struct desired_link *a, const struct desired_link *b);

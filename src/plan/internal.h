@@ -278,6 +278,7 @@ struct pass {
 };
 
 struct planner {
+    const struct plan_options *options;
     const struct snapshot *snap; /* of the last pass */
     uint64_t n_passes;
     bool full;

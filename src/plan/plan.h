@@ -18,12 +18,32 @@
 
 struct planner;
 
+/* What the node was started with. */
+struct plan_options {
+    bool portmap, serviceproxy; /* which features plan for it */
+    /* Service proxy. Who is a pod, for the masquerade of cluster IPs: these ranges, or with
+     * node_cidr those of this Node's spec.podCIDRs. Neither: nobody is asked. */
+    const struct ip_prefix *cluster_cidrs;
+    size_t n_cluster_cidrs;
+    bool node_cidr;
+    /* Node ports answer on this node's addresses inside; none: on its first InternalIP of each
+     * family. */
+    const struct ip_prefix *nodeport_addresses;
+    size_t n_nodeport_addresses;
+    bool masquerade_all;    /* every connection to a cluster IP */
+    uint8_t masquerade_bit; /* of the packet's mark, 0 to 31: this connection is masqueraded */
+};
+#define MASQUERADE_BIT 14 /* what kube-proxy takes unless told otherwise */
+/* What a program without options of its own plans with: PortMaps alone. */
+extern const struct plan_options plan_options_default;
+
 struct plan {
     struct desired desired;
     struct problems problems;
 };
 
-struct planner *planner_new(void);
+/* `options` is borrowed and has to outlive the planner. */
+struct planner *planner_new(const struct plan_options *options);
 void planner_free(struct planner *p); /* accepts NULL */
 
 /* The result belongs to the planner and is valid until the second next call. */
@@ -34,6 +54,7 @@ const struct plan *plan_build(struct planner *p, const struct snapshot *snap);
 struct status_writes plan_statuses(struct planner *p, const struct snapshot *snap,
                                    const struct applied *applied);
 
-/* The constant nftables table: see model/nft_rule.h and plan/ruleset.c. */
+/* The nftables table of these options, constant while the program runs: see model/nft_rule.h and
+ * plan/ruleset.c. */
 struct nft_table;
-const struct nft_table *plan_ruleset(void);
+const struct nft_table *plan_ruleset(const struct plan_options *options);

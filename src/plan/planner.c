@@ -448,9 +448,14 @@ const struct plan *plan_build(struct planner *p, const struct snapshot *snap)
 
 /* ---- life ---- */
 
-struct planner *planner_new(void)
+const struct plan_options plan_options_default = { .portmap = true,
+                                                   .masquerade_bit = MASQUERADE_BIT };
+
+struct planner *planner_new(const struct plan_options *options)
 {
-    return xcalloc(1, sizeof(struct planner));
+    struct planner *p = xcalloc(1, sizeof(*p));
+    p->options = options;
+    return p;
 }
 
 void planner_free(struct planner *p)

@@ -75,7 +75,8 @@ static const struct nft_table table = {
     .n_chains = sizeof(chains) / sizeof(chains[0]),
 };
 
-const struct nft_table *plan_ruleset(void)
+const struct nft_table *plan_ruleset(const struct plan_options *options)
 {
+    (void)options;
     return &table;
 }

@@ -63,10 +63,10 @@ int main(int argc, char **argv)
     struct nft_group **groups = xcalloc(mappings, sizeof(struct nft_group *));
     for (size_t i = 0; i < mappings; i++)
         groups[i] = mapping((unsigned)i, 1);
-    struct nft *n = nft_new(port, plan_ruleset());
+    struct nft *n = nft_new(port, plan_ruleset(&plan_options_default));
     printf("cold, %zu mappings, %zu elements: %lld us\n", mappings, 4 * mappings,
            (long long)sync_us(n, groups, mappings));
-    struct nft *successor = nft_new(port, plan_ruleset());
+    struct nft *successor = nft_new(port, plan_ruleset(&plan_options_default));
     printf("adopted by a successor: %lld us\n", (long long)sync_us(successor, groups, mappings));
     nft_free(successor);
 

@@ -201,9 +201,10 @@ int main(int argc, char **argv)
                          .forwarding4 = true,
                          .forwarding4_error = "",
                          .forwarding6_error = "" };
-    struct run r = {
-        store_new(), planner_new(), { .node = "edge", .host = &host, .now = 1000 }, 0
-    };
+    struct run r = { store_new(),
+                     planner_new(&plan_options_default),
+                     { .node = "edge", .host = &host, .now = 1000 },
+                     0 };
     put_node(r.store, "edge", 1);
     for (unsigned i = 0; i < WORKERS; i++) {
         char name[16];

@@ -27,14 +27,14 @@ static void write_and_read_again(struct nft_ops *ops, enum nft_set set, struct a
     struct nl_buf b = { 0 };
     struct nft_ops again = { 0 };
     struct buf text = { 0 };
-    nft_elem_put(&b, &port, plan_ruleset(), NFT_MSG_NEWSETELEM, ops, false);
+    nft_elem_put(&b, &port, plan_ruleset(&plan_options_default), NFT_MSG_NEWSETELEM, ops, false);
     size_t len = nl_end(&b);
     for (const struct nlmsghdr *m = NULL; (m = nl_walk(b.p, len, m));)
         if (nft_elem_parse(m, set, mem, &again))
             __builtin_trap();
     must_be_equal(ops, &again);
     for (size_t i = 0; i < ops->n; i++)
-        nft_text_element(&text, plan_ruleset(), ops->v[i].elem);
+        nft_text_element(&text, plan_ruleset(&plan_options_default), ops->v[i].elem);
     buf_done(&text);
     vec_done(&again);
     nl_buf_done(&b);

@@ -44,7 +44,7 @@ static struct buf plan_node(const struct snapshot *base, const char *node, const
     snap.node = node;
     snap.host = host;
     struct buf out = { 0 };
-    struct planner *p = planner_new();
+    struct planner *p = planner_new(&plan_options_default);
     const struct plan *plan = plan_build(p, &snap);
     struct status_writes writes =
         plan_statuses(p, &snap, &(struct applied){ .acknowledged = true });

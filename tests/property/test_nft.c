@@ -114,7 +114,7 @@ static void the_kernel_holds_what_is_wanted_after_any_history(void **state)
             interfere(&r);
         apply(&w, rng_one_in(&r, 5));
         struct buf out = { 0 };
-        struct nft *other = nft_new(port, plan_ruleset());
+        struct nft *other = nft_new(port, plan_ruleset(&plan_options_default));
         if (report.refusals.n || nft_diff(other, w.groups, w.n, &out, &err) || out.n)
             fail_msg("step %d, SEED=%llu: %s\n%s", step, (unsigned long long)seed,
                      report.refusals.n ? report.refusals.v[0].object : err.text, buf_str(&out));

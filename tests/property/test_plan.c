@@ -101,7 +101,7 @@ static void assert_translates(const struct desired *d, uint64_t seed)
 static void step_node(struct world *w, unsigned i, uint64_t seed, unsigned step, bool write)
 {
     struct snapshot s = world_view(w, i);
-    struct planner *fresh = planner_new();
+    struct planner *fresh = planner_new(&plan_options_default);
     struct status_writes writes, fresh_writes;
     const struct plan *plan = plan_build(w->planners[i], &s);
     world_refuse(w, plan);
@@ -185,7 +185,7 @@ static void order_of_arrival_makes_no_difference(void **state)
         for (unsigned i = 0; i < GEN_NODES; i++) {
             struct snapshot a = world_view(w, i), b = a;
             store_snapshot(other, &b);
-            struct planner *p = planner_new();
+            struct planner *p = planner_new(&plan_options_default);
             struct status_writes writes;
             struct buf x = text_of(w->planners[i], &a, &w->applied, &writes);
             struct buf y = text_of(p, &b, &w->applied, &writes);

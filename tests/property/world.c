@@ -148,7 +148,7 @@ struct world *world_new(uint64_t seed, enum gen_manner manner, unsigned n_object
     w->applied.acknowledged = true;
     w->store = store_new();
     for (unsigned i = 0; i < GEN_NODES; i++) {
-        w->planners[i] = planner_new();
+        w->planners[i] = planner_new(&plan_options_default);
         gen_host(&w->rng, manner, i, &w->mem, &w->hosts[i]);
     }
     for (unsigned i = 0; i < 16; i++)

@@ -96,7 +96,7 @@ void world_init(struct world *w)
     w->groups[1] = mapping("portmap/a/tcp", L4_TCP, 80, 80, "10.244.1.7");
     w->groups[2] = mapping("portmap/b/udp", L4_UDP, 27015, 27115, "10.244.1.8");
     w->groups[3] = mapping("portmap/c/none", L4_UDP, 3000, 3000, NULL);
-    w->nft = nft_new(port, plan_ruleset());
+    w->nft = nft_new(port, plan_ruleset(&plan_options_default));
     report_reset(&report);
     assert_int_equal(nft_sync(w->nft, w->groups, w->n, false, &report, &err), 0);
     assert_int_equal(report.refusals.n, 0);
@@ -127,7 +127,7 @@ void apply(struct world *w, bool audit)
 void assert_in_kernel(struct nft_group *const *groups, size_t n)
 {
     struct buf out = { 0 };
-    struct nft *other = nft_new(port, plan_ruleset());
+    struct nft *other = nft_new(port, plan_ruleset(&plan_options_default));
     if (nft_diff(other, groups, n, &out, &err))
         fail_msg("nft_diff: %s", err.text);
     assert_string_equal(buf_str(&out), "");

@@ -141,7 +141,7 @@ static void own_batches_are_not_heard(void **state)
     monitor_close(open_in_new_world());
     assert_int_equal(nl_open(NETLINK_NETFILTER, NULL, &port, &err), 0);
     assert_int_equal(monitor_open(port->portid, &m, &err), 0);
-    struct nft *nft = nft_new(port, plan_ruleset());
+    struct nft *nft = nft_new(port, plan_ruleset(&plan_options_default));
     struct report report = { 0 };
     assert_int_equal(nft_sync(nft, NULL, 0, true, &report, &err), 0);
     assert_true(report.bytes > 0);

@@ -34,7 +34,7 @@ static void the_constant_table_is_the_golden_one(void **state)
     (void)state;
     char *golden = golden_file("ruleset.nft");
     struct buf b = { 0 };
-    nft_text_table(&b, plan_ruleset());
+    nft_text_table(&b, plan_ruleset(&plan_options_default));
     assert_string_equal(buf_str(&b), golden);
     buf_done(&b);
     free(golden);
@@ -43,7 +43,7 @@ static void the_constant_table_is_the_golden_one(void **state)
 static void every_rule_counts_and_jumps_to_a_chain_there_is(void **state)
 {
     (void)state;
-    const struct nft_table *t = plan_ruleset();
+    const struct nft_table *t = plan_ruleset(&plan_options_default);
     for (size_t i = 0; i < t->n_chains; i++) {
         assert_true(t->chains[i].n > 0);
         for (size_t j = 0; j < t->chains[i].n; j++) {
@@ -73,7 +73,7 @@ static void a_key_has_the_fields_of_the_set_it_is_looked_up_in(void **state)
         [NFT_EXPR_DIALLED6] = NFT_FIELD_IP6,   [NFT_EXPR_L4PROTO] = NFT_FIELD_PROTO,
         [NFT_EXPR_DPORT] = NFT_FIELD_PORT,     [NFT_EXPR_DIALLED_PORT] = NFT_FIELD_PORT,
     };
-    const struct nft_table *t = plan_ruleset();
+    const struct nft_table *t = plan_ruleset(&plan_options_default);
     int seen = 0;
     for (size_t i = 0; i < t->n_chains; i++)
         for (size_t j = 0; j < t->chains[i].n; j++)
@@ -107,7 +107,8 @@ static void elements_print_sorted_across_groups(void **state)
     nft_put_ifname(b, NFT_LINKS, "pl4242");
     struct nft_group *node = nft_group_end(b);
     struct buf text = { 0 };
-    nft_text_elements(&text, plan_ruleset(), (struct nft_group *[]){ a, node }, 2);
+    nft_text_elements(&text, plan_ruleset(&plan_options_default), (struct nft_group *[]){ a, node },
+                      2);
     assert_string_equal(
         buf_str(&text),
         "add element inet portolan links { \"pl4242\" }\n"
@@ -120,7 +121,7 @@ static void elements_print_sorted_across_groups(void **state)
         "add element inet portolan targetrange4 { 203.0.113.9 . udp . 27015-27115 : 10.244.1.7 }\n"
         "add element inet portolan replymark4 { 203.0.113.9 : 0x6b700001 }\n");
     buf_clear(&text);
-    nft_text_elements(&text, plan_ruleset(), NULL, 0);
+    nft_text_elements(&text, plan_ruleset(&plan_options_default), NULL, 0);
     assert_string_equal(buf_str(&text), "");
     buf_done(&text);
     nft_group_unref(a);

@@ -40,7 +40,7 @@ static void load(struct bench *b, const char *name, const char *node)
     struct err err;
     memset(b, 0, sizeof(*b));
     b->store = store_new();
-    b->planner = planner_new();
+    b->planner = planner_new(&plan_options_default);
     struct source_sink sink = { .user = b->store, .upsert = upsert, .note = note };
     snprintf(path, sizeof(path), "%s/../golden/%s/cluster.yaml", getenv("UNIT_DATA"), name);
     if (codec_load_file(path, &sink, &err))
