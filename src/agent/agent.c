@@ -318,6 +318,7 @@ int agent_run(const struct agent_options *opt, struct err *err)
                        uv_strerror(r));
     }
     a->pass.node = opt->node;
+    a->pass.options = opt->plan;
     a->pass.state_dir = opt->state_dir;
     a->pass.cni_vxlan_port = opt->cni_vxlan_port;
     init_timer(a, &a->pass_timer);

@@ -5,11 +5,13 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "plan/plan.h"
 
 struct agent_options {
     const char *node;                          /* this node's name, as its Node object is called */
     const char *source, *kubeconfig, *context; /* as in struct source_options */
-    const char *features;                      /* "portmap" */
+    const char *features;                      /* a list of names: what to read from the source */
+    const struct plan_options *plan;           /* the same features, and how they work */
     const char *state_dir;
     const char *metrics_address; /* "" for none */
     uint32_t cni_vxlan_port;

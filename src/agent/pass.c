@@ -15,7 +15,7 @@
 
 int pass_open(struct pass *p, struct err *err)
 {
-    p->planner = planner_new(&plan_options_default);
+    p->planner = planner_new(p->options);
     int r = nl_open(NETLINK_ROUTE, NULL, &p->route_port, err);
     if (!r)
         r = nl_open(NETLINK_NETFILTER, NULL, &p->nft_port, err);
@@ -23,7 +23,7 @@ int pass_open(struct pass *p, struct err *err)
         r = nl_open(NETLINK_NETFILTER, NULL, &p->conntrack_port, err);
     if (r)
         return r;
-    p->nft = nft_new(p->nft_port, plan_ruleset(&plan_options_default));
+    p->nft = nft_new(p->nft_port, plan_ruleset(p->options));
     p->rtnl = rtnl_new(p->route_port);
     return 0;
 }

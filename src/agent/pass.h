@@ -23,6 +23,7 @@ enum pass_need {
 struct pass {
     const char *node, *state_dir;
     uint32_t cni_vxlan_port;
+    const struct plan_options *options;
     struct source *source;
     struct store *store;
     struct planner *planner;
@@ -44,7 +45,7 @@ struct pass {
     struct err failure; /* what the last pass left undone; no text when it was clean */
 };
 
-/* Opens the netlink ports. `source` and `store` are set by the caller before. */
+/* Opens the netlink ports. `options`, `source` and `store` are set by the caller before. */
 int pass_open(struct pass *p, struct err *err);
 void pass_close(struct pass *p);
 

@@ -9,7 +9,8 @@
 #include "kernel/rtnl.h"
 #include "kernel/sysctl.h"
 
-static int compare(const struct desired *d, struct buf *out, struct err *err)
+static int compare(const struct plan_options *options, const struct desired *d, struct buf *out,
+                   struct err *err)
 {
     struct nl_port *route = NULL, *netfilter = NULL;
     struct rtnl *rtnl = NULL;
@@ -18,7 +19,7 @@ static int compare(const struct desired *d, struct buf *out, struct err *err)
     if (!r)
         r = nl_open(NETLINK_NETFILTER, NULL, &netfilter, err);
     if (!r) {
-        nft = nft_new(netfilter, plan_ruleset(&plan_options_default));
+        nft = nft_new(netfilter, plan_ruleset(options));
         rtnl = rtnl_new(route);
         r = nft_diff(nft, d->groups, d->n_groups, out, err);
     }
@@ -44,7 +45,7 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
     struct err err = { 0 };
     int r = planned_make(&p, cmd, "");
     if (!r) {
-        int e = compare(&p.plan->desired, &out, &err);
+        int e = compare(&p.features.plan, &p.plan->desired, &out, &err);
         if (e)
             r = cli_fail_kernel(e, err.text);
         else
@@ -64,6 +65,7 @@ const struct cli_command cmd_diff = {
         (struct cli_option[]){
             { 0, "node", "NAME", "name of this node's Node object, or $NODE_NAME", "", false },
             CLI_SOURCE_OPTIONS,
+            CLI_FEATURE_OPTIONS,
             { 0, "cni-vxlan-port", "PORT", "UDP port of the CNI's own VXLAN", "8472", false },
             { 0 },
         },

@@ -12,10 +12,11 @@
 #include "model/nft_text.h"
 #include "plan/plan_text.h"
 
-static void print_text(const struct plan *plan, const struct status_writes *writes)
+static void print_text(const struct plan_options *options, const struct plan *plan,
+                       const struct status_writes *writes)
 {
     struct buf out = { 0 };
-    nft_text_table(&out, plan_ruleset(&plan_options_default));
+    nft_text_table(&out, plan_ruleset(options));
     buf_puts(&out, "\n");
     plan_text(plan, writes, &out);
     fputs(buf_str(&out), stdout);
@@ -41,9 +42,9 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
         const struct applied applied = { .acknowledged = true };
         struct status_writes writes = plan_statuses(p.planner, &p.snap, &applied);
         if (json)
-            plan_print_json(p.plan, &writes);
+            plan_print_json(&p.features.plan, p.plan, &writes);
         else
-            print_text(p.plan, &writes);
+            print_text(&p.features.plan, p.plan, &writes);
         r = p.world.errors ? CLI_FAILED : CLI_DONE;
     }
     planned_done(&p);
@@ -58,6 +59,7 @@ const struct cli_command cmd_plan = {
         (struct cli_option[]){
             { 0, "node", "NAME", "the node to plan for, or $NODE_NAME", "", false },
             CLI_SOURCE_OPTIONS,
+            CLI_FEATURE_OPTIONS,
             { 'o', "output", "FORMAT", "text or json", "text", false },
             { 0, "host", "FILE", "interfaces and addresses from FILE, not this machine", "",
               false },

@@ -38,11 +38,11 @@ static void begin_list(struct writer *w, const char *key)
 
 /* ---- kernel objects ---- */
 
-static void ruleset(struct writer *w, const struct desired *d)
+static void ruleset(struct writer *w, const struct nft_table *table, const struct desired *d)
 {
     struct buf text = { 0 };
-    nft_text_table(&text, plan_ruleset(&plan_options_default));
-    nft_text_elements(&text, plan_ruleset(&plan_options_default), d->groups, d->n_groups);
+    nft_text_table(&text, table);
+    nft_text_elements(&text, table, d->groups, d->n_groups);
     put(w, "ruleset", buf_str(&text));
     buf_done(&text);
 }
@@ -242,12 +242,13 @@ static void problem(struct writer *w, const struct problem *p)
     writer_map_end(w);
 }
 
-void plan_print_json(const struct plan *plan, const struct status_writes *writes)
+void plan_print_json(const struct plan_options *options, const struct plan *plan,
+                     const struct status_writes *writes)
 {
     struct buf out = { 0 };
     struct writer *w = writer_json_new(&out, true);
     writer_map(w);
-    ruleset(w, &plan->desired);
+    ruleset(w, plan_ruleset(options), &plan->desired);
     links(w, &plan->desired);
     addresses(w, &plan->desired);
     routes(w, &plan->desired);

@@ -3,4 +3,6 @@
 
 #include "plan/plan.h"
 
-void plan_print_json(const struct plan *plan, const struct status_writes *writes);
+/* `options` are those the plan was made with. */
+void plan_print_json(const struct plan_options *options, const struct plan *plan,
+                     const struct status_writes *writes);

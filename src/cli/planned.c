@@ -39,10 +39,10 @@ int planned_make(struct planned *p, const struct cli_command *cmd, const char *h
     const char *node;
     struct source_options source;
     unsigned port;
-    if (cli_node(cmd, &node) || cli_source(cmd, &source) ||
+    if (cli_node(cmd, &node) || cli_source(cmd, &source) || cli_features(cmd, &p->features) ||
         cli_number(cmd, "cni-vxlan-port", 1, 65535, &port))
         return CLI_USAGE;
-    source.kinds = source_kinds("portmap");
+    source.kinds = source_kinds(p->features.list);
     struct err err = { 0 };
     if (world_load(&p->world, &source, &err) || observe(p, node, host_file, &err))
         return cli_fail(err.text);
@@ -51,7 +51,7 @@ int planned_make(struct planned *p, const struct cli_command *cmd, const char *h
     store_snapshot(p->world.store, &p->snap);
     if (!snapshot_node(&p->snap, node))
         return unknown_node(&p->snap);
-    p->planner = planner_new(&plan_options_default);
+    p->planner = planner_new(&p->features.plan);
     p->plan = plan_build(p->planner, &p->snap);
     return CLI_DONE;
 }
@@ -61,4 +61,5 @@ void planned_done(struct planned *p)
     planner_free(p->planner);
     world_done(&p->world);
     arena_done(&p->host_mem);
+    cli_features_done(&p->features);
 }

@@ -65,7 +65,7 @@ struct source_options {
     unsigned kinds;                   /* what is needed: bits 1 << enum object_kind; 0: all */
 };
 
-/* The kinds that a list of features ("portmap") reads. */
+/* The kinds that a list of features ("portmap,serviceproxy") reads. */
 unsigned source_kinds(const char *features);
 
 /* The options are copied. On error says what would be right. */

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = os.environ.get("PORTOLAN_BIN", str(ROOT / "build/portolan"))
+PROXY = ["agent", "--node", "a", "--source", "dir:/x", "--features", "portmap,serviceproxy"]
 COMMANDS = ["agent", "plan", "diff", "get", "cleanup", "version"]
 
 
@@ -69,7 +70,15 @@ def test_manual_gives_the_defaults_help_gives(command):
     (["agent", "--node"], "needs a value"),
     (["agent", "--nope"], "--nope"),
     (["agent", "--node", "a", "--source", "dir:/x", "--features", "portmap,tea"], "'tea'"),
-    (["agent", "--node", "a", "--source", "dir:/x", "--log-level", "loud"], "loud"),
+    (PROXY + ["--proxy-mode", "ipvs"], "nftables only"),
+    (PROXY + ["--proxy-mode", "userspace"], "userspace"),
+    (PROXY + ["--cluster-cidr", "10.0.0.0/8,10.1.0.0"], "'10.1.0.0'"),
+    (PROXY + ["--nodeport-addresses", "eth0"], "'eth0'"),
+    (PROXY + ["--detect-local-mode", "BridgeInterface"], "NodeCIDR"),
+    (PROXY + ["--detect-local-mode", "NodeCIDR", "--cluster-cidr", "::/0"], "--cluster-cidr"),
+    (PROXY + ["--masquerade-bit", "32"], "0 to 31"),
+    (["plan", "--node", "a", "--source", "dir:/x", "--masquerade-all"], "--features serviceproxy"),
+    (["agent", "--node", "a", "--source", "dir:/x", "--dry-run", "--log-level", "loud"], "loud"),
     (["agent", "--node", "a", "--source", "dir:/x", "--cni-vxlan-port", "70000"], "1 to 65535"),
     (["agent", "--node", "a", "--source", "dir:/x", "extra"], "too many"),
     (["get"], "too few"),

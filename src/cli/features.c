@@ -1,0 +1,129 @@
+#include "cli/features.h"
+
+#include <string.h>
+
+#define SERVICEPROXY "serviceproxy"
+
+static bool is(const char *text, size_t n, const char *word)
+{
+    return strlen(word) == n && !strncmp(word, text, n);
+}
+
+static int read_list(const struct cli_command *cmd, struct features *ret)
+{
+    const char *list = ret->list;
+    if (!*list)
+        return cli_usage(cmd, "--features: it is empty; known: portmap, serviceproxy");
+    while (*list) {
+        size_t n = strcspn(list, ",");
+        bool portmap = is(list, n, "portmap"), serviceproxy = is(list, n, SERVICEPROXY);
+        if (!portmap && !serviceproxy)
+            return cli_usage(cmd, "--features: '%.*s' is unknown; known: portmap, serviceproxy",
+                             (int)n, list);
+        ret->plan.portmap |= portmap;
+        ret->plan.serviceproxy |= serviceproxy;
+        list += n + (list[n] == ',');
+    }
+    return CLI_DONE;
+}
+
+/* An option that would do nothing is most likely a mistake. */
+static int check_unused(const struct cli_command *cmd)
+{
+    static const char *const names[] = {
+        "proxy-mode",         "cluster-cidr",   "detect-local-mode",
+        "nodeport-addresses", "masquerade-all", "masquerade-bit",
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (cli_given(cmd, names[i]))
+            return cli_usage(cmd, "--%s: it goes with --features " SERVICEPROXY " only", names[i]);
+    return CLI_DONE;
+}
+
+static int check_mode(const struct cli_command *cmd)
+{
+    const char *mode = cli_value(cmd, "proxy-mode");
+    if (!strcmp(mode, "nft") || !strcmp(mode, "nftables"))
+        return CLI_DONE;
+    if (!strcmp(mode, "ipvs") || !strcmp(mode, "iptables"))
+        return cli_usage(cmd,
+                         "--proxy-mode %s: this version proxies by nftables only: nft is "
+                         "needed",
+                         mode);
+    return cli_usage(cmd, "--proxy-mode %s: nft is needed", mode);
+}
+
+static int read_cidrs(const struct cli_command *cmd, const char *name, struct arena *mem,
+                      const struct ip_prefix **ret, size_t *ret_n)
+{
+    const char *text = cli_value(cmd, name);
+    size_t n = 1, k = 0;
+    for (const char *p = text; *p; p++)
+        n += *p == ',';
+    struct ip_prefix *v = arena_new_array(mem, n, struct ip_prefix);
+    while (*text) {
+        size_t len = strcspn(text, ",");
+        char *one = arena_strndup(mem, text, len);
+        if (!ip_prefix_parse(one, &v[k]))
+            return cli_usage(cmd,
+                             "--%s: '%s' is no CIDR; such as 10.244.0.0/16 or fd00:10::/56 "
+                             "is needed, several with commas",
+                             name, one);
+        v[k] = ip_prefix_masked(&v[k]);
+        k++;
+        text += len + (text[len] == ',');
+    }
+    *ret = v;
+    *ret_n = k;
+    return CLI_DONE;
+}
+
+/* Who is a pod is asked of the ranges, or of the Node. */
+static int read_local_mode(const struct cli_command *cmd, struct features *ret)
+{
+    const char *mode = cli_value(cmd, "detect-local-mode");
+    if (!strcmp(mode, "NodeCIDR")) {
+        ret->plan.node_cidr = true;
+        if (cli_given(cmd, "cluster-cidr"))
+            return cli_usage(cmd, "--cluster-cidr: it goes with --detect-local-mode ClusterCIDR "
+                                  "only");
+        return CLI_DONE;
+    }
+    if (!strcmp(mode, "BridgeInterface") || !strcmp(mode, "InterfaceNamePrefix"))
+        return cli_usage(cmd,
+                         "--detect-local-mode %s: this version knows ClusterCIDR and NodeCIDR "
+                         "only",
+                         mode);
+    if (strcmp(mode, "ClusterCIDR"))
+        return cli_usage(cmd, "--detect-local-mode %s: ClusterCIDR or NodeCIDR is needed", mode);
+    return read_cidrs(cmd, "cluster-cidr", &ret->mem, &ret->plan.cluster_cidrs,
+                      &ret->plan.n_cluster_cidrs);
+}
+
+int cli_features(const struct cli_command *cmd, struct features *ret)
+{
+    *ret = (struct features){ .list = cli_value(cmd, "features"),
+                              .plan.masquerade_all = cli_given(cmd, "masquerade-all"),
+                              .nodeport_addresses_given = cli_given(cmd, "nodeport-addresses") };
+    unsigned bit;
+    int r = read_list(cmd, ret);
+    if (!r && !ret->plan.serviceproxy)
+        r = check_unused(cmd);
+    if (!r)
+        r = check_mode(cmd);
+    if (!r)
+        r = read_local_mode(cmd, ret);
+    if (!r && strcmp(cli_value(cmd, "nodeport-addresses"), "primary"))
+        r = read_cidrs(cmd, "nodeport-addresses", &ret->mem, &ret->plan.nodeport_addresses,
+                       &ret->plan.n_nodeport_addresses);
+    if (!r)
+        r = cli_number(cmd, "masquerade-bit", 0, 31, &bit);
+    if (!r)
+        ret->plan.masquerade_bit = (uint8_t)bit;
+    return r;
+}
+
+void cli_features_done(struct features *f)
+{
+    arena_done(&f->mem);
+}
