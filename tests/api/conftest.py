@@ -10,6 +10,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from apiserver import ROOT, ApiServer, wait_for  # noqa: E402
+from cluster import Cluster  # noqa: E402
+from manifests import DEPLOY, NAMESPACE, kustomized  # noqa: E402
 
 
 def pytest_configure():
@@ -40,6 +42,24 @@ def crds(api):
         wait_for(lambda: api.call("GET", f"/apis/kuport.wlz.li/v1alpha1/{name}")[0] == 200,
                  f"API for {name}")
     return api
+
+
+@pytest.fixture(scope="module")
+def installed(crds):
+    """deploy/ as it stands, applied; taken away again so that others may install."""
+    crds.kubectl("apply", "--server-side", "-k", DEPLOY)
+    yield crds
+    for kind, name in kustomized(crds):
+        if kind != "Namespace":  # nothing here would finish its deletion
+            crds.kubectl("delete", kind, name, "-n", NAMESPACE)
+
+
+@pytest.fixture
+def cluster(installed, tmp_path):
+    """No nodes yet; agents have the rights of deploy/ by cluster.token()."""
+    with Cluster(installed, tmp_path, f"ka{os.getpid()}") as cluster:
+        cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "games"}})
+        yield cluster
 
 
 @pytest.fixture

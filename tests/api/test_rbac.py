@@ -5,21 +5,11 @@ import secrets
 
 import pytest
 
-from manifests import DEPLOY, NAMESPACE, kustomized
+from manifests import NAMESPACE, kustomized
 from objects import portmap, portmapclass
 
 GROUP = "/apis/kuport.wlz.li/v1alpha1"
 MERGE = "application/merge-patch+json"
-
-
-@pytest.fixture(scope="module")
-def installed(crds):
-    """deploy/ as it stands, applied; taken away again so that others may install."""
-    crds.kubectl("apply", "--server-side", "-k", DEPLOY)
-    yield crds
-    for kind, name in kustomized(crds):
-        if kind != "Namespace":  # nothing here would finish its deletion
-            crds.kubectl("delete", kind, name, "-n", NAMESPACE)
 
 
 @pytest.fixture(scope="module")

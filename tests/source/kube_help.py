@@ -137,16 +137,21 @@ def run(*words, prefix=(), **kwargs):
 class Namespace:
     """A network namespace with loopback and an eth0."""
 
-    def __init__(self, name):
+    def __init__(self, name, address="198.51.100.10"):
         self.name = name
         subprocess.run(["ip", "netns", "add", name], check=True)
         for words in ("link set lo up", "link add eth0 type veth peer name peer0",
-                      "addr add 198.51.100.10/24 dev eth0", "link set eth0 up",
+                      f"addr add {address}/24 dev eth0", "link set eth0 up",
                       "link set peer0 up"):
             subprocess.run(["ip", "-n", name, *words.split()], check=True)
 
     def close(self):
         subprocess.run(["ip", "netns", "del", self.name], check=True)
+
+    def run(self, *words, stdin=None):
+        """What a command in it prints; it must succeed."""
+        return subprocess.run(["ip", "netns", "exec", self.name, *words], input=stdin, text=True,
+                              capture_output=True, check=True, timeout=30).stdout
 
     def inside(self, what):
         """what(), in a thread that is in the namespace: sockets made there stay in it."""
@@ -191,13 +196,13 @@ class Namespace:
 class Agent:
     """`portolan agent` in a namespace. Its log is in .log()."""
 
-    def __init__(self, namespace, folder, config, node):
+    def __init__(self, namespace, folder, config, node, *words):
         self.namespace = namespace
         self.path = Path(folder) / f"agent-{node}.log"
         with open(self.path, "w") as log:
             self.process = subprocess.Popen(
                 ["ip", "netns", "exec", namespace.name, BIN, "agent", "--node", node,
-                 "--kubeconfig", config, "--state-dir", f"{folder}/state-{node}"],
+                 "--kubeconfig", config, "--state-dir", f"{folder}/state-{node}", *words],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
 
     def log(self):

@@ -1,0 +1,56 @@
+"""The API server inside other network namespaces: each has it on its own 127.0.0.1, at the same port
+and so under the same URL and certificate."""
+
+import asyncio
+import threading
+
+PIECE = 1 << 16
+
+
+async def _pump(reader, writer):
+    try:
+        while piece := await reader.read(PIECE):
+            writer.write(piece)
+            await writer.drain()
+        writer.write_eof()
+    except OSError:
+        writer.transport.abort()  # the other side learns of it as we did
+
+
+class Relay:
+    def __init__(self, port):
+        """To 127.0.0.1:port where this process is."""
+        self.port = port
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    def add(self, listener):
+        """Accepts on a listening socket, which may be another namespace's, until close()."""
+        asyncio.run_coroutine_threadsafe(asyncio.start_server(self._accepted, sock=listener),
+                                         self.loop).result()
+
+    async def _accepted(self, reader, writer):
+        try:
+            to = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            writer.transport.abort()
+            return
+        try:
+            await asyncio.gather(_pump(reader, to[1]), _pump(to[0], writer))
+        finally:
+            for end in (writer, to[1]):
+                end.close()
+
+    def close(self):
+        self.loop.call_soon_threadsafe(self._end)
+        self.thread.join()
+        self.loop.close()
+
+    def _end(self):
+        """Of all tasks; the loop stops when they have noticed."""
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        ended = asyncio.gather(*tasks, return_exceptions=True)
+        ended.add_done_callback(lambda _: self.loop.stop())
