@@ -9,6 +9,7 @@ const struct kind_info kind_info[KIND_COUNT] = {
     [KIND_ENDPOINTSLICE] = { "EndpointSlice", "endpointslices", "discovery.k8s.io/v1", true },
     [KIND_PORTMAP] = { "PortMap", "portmaps", "kuport.wlz.li/v1alpha1", true },
     [KIND_PORTMAPCLASS] = { "PortMapClass", "portmapclasses", "kuport.wlz.li/v1alpha1", false },
+    [KIND_SERVICECIDR] = { "ServiceCIDR", "servicecidrs", "networking.k8s.io/v1", false },
 };
 
 static size_t object_size(enum object_kind kind)
@@ -26,6 +27,8 @@ static size_t object_size(enum object_kind kind)
         return sizeof(struct portmap);
     case KIND_PORTMAPCLASS:
         return sizeof(struct portmap_class);
+    case KIND_SERVICECIDR:
+        return sizeof(struct service_cidr);
     case KIND_COUNT:
         break;
     }
@@ -109,18 +112,35 @@ DEFINE_ARRAY_EQ(ip_equal, struct ip)
 
 static bool node_eq(const struct node *a, const struct node *b)
 {
-    return ARRAY_EQ(a, b, internal_ips, n_internal_ips, ip_equal);
+    return ARRAY_EQ(a, b, internal_ips, n_internal_ips, ip_equal) &&
+           strings_eq(&a->pod_cidrs, &b->pod_cidrs) && a->deletion == b->deletion &&
+           a->to_be_deleted == b->to_be_deleted;
 }
 
 static bool service_port_eq(const struct service_port *a, const struct service_port *b)
 {
-    return str_eq(a->name, b->name) && a->protocol == b->protocol && a->port == b->port;
+    return str_eq(a->name, b->name) && a->protocol == b->protocol && a->port == b->port &&
+           a->node_port == b->node_port;
 }
 DEFINE_ARRAY_EQ(service_port_eq, struct service_port)
 
+static bool ingress_eq(const struct service_ingress *a, const struct service_ingress *b)
+{
+    return str_eq(a->ip, b->ip) && a->mode == b->mode;
+}
+DEFINE_ARRAY_EQ(ingress_eq, struct service_ingress)
+
 static bool service_eq(const struct service *a, const struct service *b)
 {
-    return ARRAY_EQ(a, b, ports, n_ports, service_port_eq);
+    return ARRAY_EQ(a, b, ports, n_ports, service_port_eq) &&
+           a->affinity_timeout == b->affinity_timeout &&
+           strings_eq(&a->cluster_ips, &b->cluster_ips) &&
+           strings_eq(&a->external_ips, &b->external_ips) &&
+           strings_eq(&a->source_ranges, &b->source_ranges) &&
+           ARRAY_EQ(a, b, ingress, n_ingress, ingress_eq) && a->type == b->type &&
+           a->internal_policy == b->internal_policy && a->external_policy == b->external_policy &&
+           a->affinity == b->affinity && a->health_check_port == b->health_check_port &&
+           a->other_proxy == b->other_proxy && a->headless == b->headless;
 }
 
 static bool endpoint_port_eq(const struct endpoint_port *a, const struct endpoint_port *b)
@@ -129,13 +149,19 @@ static bool endpoint_port_eq(const struct endpoint_port *a, const struct endpoin
 }
 DEFINE_ARRAY_EQ(endpoint_port_eq, struct endpoint_port)
 
+static bool hints_eq(const struct endpoint_hints *a, const struct endpoint_hints *b)
+{
+    return a == b ||
+           (a && b && strings_eq(&a->zones, &b->zones) && strings_eq(&a->nodes, &b->nodes));
+}
+
 static bool endpoint_eq(const struct endpoint *a, const struct endpoint *b)
 {
     return strings_eq(&a->addresses, &b->addresses) && a->ready == b->ready &&
            a->serving == b->serving && a->terminating == b->terminating &&
            str_eq(a->node_name, b->node_name) && str_eq(a->target_kind, b->target_kind) &&
            str_eq(a->target_ns, b->target_ns) && str_eq(a->target_name, b->target_name) &&
-           str_eq(a->zone, b->zone);
+           str_eq(a->zone, b->zone) && hints_eq(a->hints, b->hints);
 }
 DEFINE_ARRAY_EQ(endpoint_eq, struct endpoint)
 
@@ -264,6 +290,9 @@ bool object_equal(const struct object *a, const struct object *b)
         return portmap_eq((const struct portmap *)a, (const struct portmap *)b);
     case KIND_PORTMAPCLASS:
         return class_eq((const struct portmap_class *)a, (const struct portmap_class *)b);
+    case KIND_SERVICECIDR:
+        return strings_eq(&((const struct service_cidr *)a)->cidrs,
+                          &((const struct service_cidr *)b)->cidrs);
     }
     return true;
 }

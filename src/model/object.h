@@ -24,6 +24,7 @@ enum object_kind {
     KIND_ENDPOINTSLICE,
     KIND_PORTMAP,
     KIND_PORTMAPCLASS,
+    KIND_SERVICECIDR,
     KIND_COUNT
 };
 
@@ -49,7 +50,8 @@ struct label_list {
     uint32_t n;
 };
 
-struct meta { /* Service, EndpointSlice: only kind, ns and name; nobody reads the rest */
+/* EndpointSlice, ServiceCIDR: only kind, ns and name; Service: and creation; nobody reads the rest */
+struct meta {
     enum object_kind kind;
     const char *ns; /* "" for cluster-scoped kinds */
     const char *name;
@@ -72,7 +74,13 @@ struct node {
     struct object o;
     struct ip *internal_ips; /* status.addresses of type InternalIP, in order */
     uint32_t n_internal_ips;
+    struct string_list pod_cidrs; /* as written; spec.podCIDR when there is no spec.podCIDRs */
+    const char *pod_cidr;
+    int64_t deletion;   /* deletionTimestamp */
+    bool to_be_deleted; /* taint ToBeDeletedByClusterAutoscaler */
 };
+/* Where endpoints' hints for zones are compared with. */
+#define LABEL_ZONE "topology.kubernetes.io/zone"
 
 /* ---- v1 Namespace: only its labels ---- */
 struct namespace
@@ -83,16 +91,45 @@ struct namespace
 enum l4proto { L4_TCP = 6, L4_UDP = 17, L4_SCTP = 132 }; /* IANA protocol numbers */
 
 /* ---- v1 Service ---- */
+enum service_type {
+    SERVICE_CLUSTERIP,
+    SERVICE_NODEPORT,
+    SERVICE_LOADBALANCER,
+    SERVICE_EXTERNALNAME
+};
+enum traffic_policy { POLICY_CLUSTER, POLICY_LOCAL };
+enum session_affinity { AFFINITY_NONE, AFFINITY_CLIENTIP };
+enum ip_mode { IP_MODE_VIP, IP_MODE_PROXY };
+
 struct service_port {
     const char *name;
     enum l4proto protocol;
     uint16_t port;
+    uint16_t node_port; /* 0: none */
 };
-struct service {
+struct service_ingress {
+    const char *ip; /* "" when the load balancer has a name only */
+    enum ip_mode mode;
+};
+struct service { /* addresses and ranges as written */
     struct object o;
     struct service_port *ports;
     uint32_t n_ports;
+    uint32_t affinity_timeout;      /* seconds; 0 without ClientIP affinity */
+    struct string_list cluster_ips; /* spec.clusterIP when there is no spec.clusterIPs */
+    struct string_list external_ips;
+    struct string_list source_ranges; /* loadBalancerSourceRanges */
+    struct service_ingress *ingress;  /* status.loadBalancer.ingress */
+    uint32_t n_ingress;
+    enum service_type type;
+    enum traffic_policy internal_policy, external_policy;
+    enum session_affinity affinity;
+    const char *cluster_ip;
+    uint16_t health_check_port; /* healthCheckNodePort, 0: none */
+    bool other_proxy; /* label service.kubernetes.io/service-proxy-name, whatever it says */
+    bool headless;    /* label service.kubernetes.io/headless, likewise */
 };
+#define AFFINITY_TIMEOUT 10800
 
 /* ---- discovery.k8s.io/v1 EndpointSlice ---- */
 struct endpoint_port {
@@ -100,12 +137,16 @@ struct endpoint_port {
     enum l4proto protocol;
     uint16_t port; /* 0: the slice names none */
 };
+struct endpoint_hints {
+    struct string_list zones, nodes;
+};
 struct endpoint {
     struct string_list addresses;
     bool ready, serving, terminating; /* absent: true, ready, false */
     const char *node_name;
     const char *target_kind, *target_ns, *target_name; /* targetRef */
     const char *zone;
+    struct endpoint_hints *hints; /* NULL: none */
 };
 struct endpoint_slice {
     struct object o;
@@ -115,6 +156,15 @@ struct endpoint_slice {
     uint32_t n_ports;
     struct endpoint *endpoints;
     uint32_t n_endpoints;
+    /* Annotation endpoints.kubernetes.io/last-change-trigger-time, 0 when it cannot be read: what
+     * caused this version. Alone it is no change (object_equal). */
+    int64_t trigger;
+};
+
+/* ---- networking.k8s.io/v1 ServiceCIDR ---- */
+struct service_cidr {
+    struct object o;
+    struct string_list cidrs; /* as written */
 };
 
 /* ---- metav1.Condition ---- */

@@ -32,6 +32,8 @@ struct snapshot {
     size_t n_portmaps;
     const struct portmap_class *const *classes;
     size_t n_classes;
+    const struct service_cidr *const *service_cidrs;
+    size_t n_service_cidrs;
 
     /* When `changes_known` is false (first pass, host changed, test) everything may differ;
      * otherwise exactly the listed objects were added, replaced or removed. */

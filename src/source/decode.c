@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/map.h"
 #include "base/timestamp.h"
 #include "source/shape.h"
 #include "source/tokens.h"
@@ -34,6 +35,14 @@ static bool is_type(const struct tokens *t, uint32_t at, enum scalar_type type)
     return token_scalar_type(token_text(t, at)) == type;
 }
 
+static const char *keep_string(struct decoder *d, const char *s, size_t n)
+{
+    const char **slot = &d->recent[hash_bytes(s, n) % RECENT_STRINGS];
+    if (!*slot || strcmp(*slot, s))
+        *slot = arena_strndup(d->mem, s, n);
+    return *slot;
+}
+
 int decode_string(struct decoder *d, uint32_t at, const char *what, const char **ret)
 {
     const struct tokens *t = d->tokens;
@@ -47,7 +56,7 @@ int decode_string(struct decoder *d, uint32_t at, const char *what, const char *
     const char *s = token_text(t, at);
     if (strlen(s) != t->v.v[at].len)
         return decoder_refuse_key(d, at, "holds a NUL byte: take it out");
-    *ret = *s ? arena_strndup(d->mem, s, t->v.v[at].len) : "";
+    *ret = *s ? keep_string(d, s, t->v.v[at].len) : "";
     return 0;
 }
 
@@ -155,6 +164,8 @@ static void set_defaults(void *base, const struct shape *shape)
         case FIELD_STRINGS:
         case FIELD_INTS:
         case FIELD_PAIRS:
+        case FIELD_POINTER:
+        case FIELD_PRESENT:
         case FIELD_CUSTOM:
             break;
         }
@@ -280,6 +291,12 @@ static int get_ints(struct decoder *d, uint32_t at, void *base, const struct fie
 
 static int get_fields(struct decoder *d, uint32_t at, void *base, const struct shape *shape);
 
+static int get_pointer(struct decoder *d, uint32_t at, void **ret, const struct field *f)
+{
+    *ret = arena_alloc(d->mem, f->shape->size);
+    return decode_shape(d, at, *ret, f->shape);
+}
+
 static int get_field(struct decoder *d, uint32_t at, void *base, const struct field *f)
 {
     void *p = (char *)base + f->offset;
@@ -305,6 +322,11 @@ static int get_field(struct decoder *d, uint32_t at, void *base, const struct fi
         return get_strings(d, at, p, f);
     case FIELD_INTS:
         return get_ints(d, at, base, f);
+    case FIELD_POINTER:
+        return get_pointer(d, at, p, f);
+    case FIELD_PRESENT:
+        *(bool *)p = true;
+        return 0;
     case FIELD_CUSTOM:
         return f->custom->get(d, at, base);
     }
@@ -368,6 +390,7 @@ static int decode_into(struct decoder *d, const struct doc *doc, struct object *
 {
     d->mem = &o->mem;
     d->path_n = 0;
+    memset(d->recent, 0, sizeof(d->recent));
     int r = decode_shape(d, doc->root, o, shape_of_kind[doc->kind]);
     if (!r && strcmp(o->meta.ns, doc->ns))
         o->meta.ns = *doc->ns ? arena_strdup(&o->mem, doc->ns) : "";

@@ -57,6 +57,10 @@ static bool absent(const void *base, const struct field *f)
         return !count_of(base, f);
     case FIELD_STRINGS:
         return !((const struct string_list *)p)->n;
+    case FIELD_POINTER:
+        return !first_of(base, f);
+    case FIELD_PRESENT:
+        return !*(const bool *)p;
     case FIELD_CUSTOM:
         return f->custom->absent && f->custom->absent(base);
     }
@@ -152,6 +156,12 @@ static void put_field(struct writer *w, const void *base, const struct field *f)
         return;
     case FIELD_PAIRS:
         put_pairs(w, first_of(base, f), count_of(base, f));
+        return;
+    case FIELD_POINTER:
+        put_fields(w, first_of(base, f), f->shape);
+        return;
+    case FIELD_PRESENT:
+        writer_string(w, "");
         return;
     case FIELD_CUSTOM:
         f->custom->put(w, base);

@@ -118,6 +118,7 @@ static void put_what(const struct field *f, struct buf *b)
             buf_printf(b, "%s%s", n == f->names ? "" : n[1].name ? ", " : " or ", n->name);
         return;
     case FIELD_OBJECT:
+    case FIELD_POINTER:
         buf_puts(b, "a map");
         return;
     case FIELD_MAP:
@@ -135,6 +136,9 @@ static void put_what(const struct field *f, struct buf *b)
         return;
     case FIELD_PAIRS:
         buf_puts(b, "a map of strings");
+        return;
+    case FIELD_PRESENT:
+        buf_puts(b, "any string");
         return;
     case FIELD_CUSTOM:
         buf_puts(b, f->custom->what);

@@ -16,6 +16,8 @@ enum field_type {
     FIELD_STRINGS, /* struct string_list */
     FIELD_INTS,    /* pointer and count of uint16_t */
     FIELD_PAIRS,   /* pointer and count of two strings: a map of strings */
+    FIELD_POINTER, /* to a struct of `shape`, NULL when absent */
+    FIELD_PRESENT, /* bool: it is there, with whatever text */
     FIELD_CUSTOM
 };
 
@@ -77,11 +79,18 @@ struct shape {
 
 extern const struct shape *const shape_of_kind[KIND_COUNT];
 extern const struct shape node_row_shape;
+/* shapes_core.c */
+extern const struct shape meta_shape, node_shape, namespace_shape, service_shape, slice_shape,
+    service_cidr_shape;
 
 /* ---- for custom fields ---- */
+#define RECENT_STRINGS 32
+
 struct decoder {
     const struct tokens *tokens;
     struct arena *mem;
+    /* Of this object, by hash: namespaces, nodes and kinds come again and again in a slice. */
+    const char *recent[RECENT_STRINGS];
     bool with_status;
     bool strict; /* a PortMap or PortMapClass as someone wrote it: what is unknown is a mistake */
     const char *kind, *ns, *name; /* for sentences; ns "" when it has none */

@@ -8,7 +8,7 @@
 
 #define BIT(kind) (1u << (kind))
 
-/* Not Services for portmap: a mapping names one, but all the planner asks of it (endpoints, port
+/* No Services for portmap: a mapping names one, but all the planner asks of it (endpoints, port
  * numbers by name) stands in its EndpointSlices. */
 static const struct {
     const char *feature;
@@ -16,6 +16,8 @@ static const struct {
 } needs[] = {
     { "portmap", BIT(KIND_NODE) | BIT(KIND_NAMESPACE) | BIT(KIND_ENDPOINTSLICE) |
                      BIT(KIND_PORTMAP) | BIT(KIND_PORTMAPCLASS) },
+    { "serviceproxy",
+      BIT(KIND_NODE) | BIT(KIND_SERVICE) | BIT(KIND_ENDPOINTSLICE) | BIT(KIND_SERVICECIDR) },
 };
 
 unsigned source_kinds(const char *features)

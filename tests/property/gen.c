@@ -220,6 +220,17 @@ static void gen_class(struct rng *r, enum gen_manner manner, struct portmap_clas
     gen_status(r, manner, c);
 }
 
+static void gen_service_cidr(struct rng *r, enum gen_manner manner, struct service_cidr *c)
+{
+    static const char *const cidrs[] = { "10.96.0.0/24", "10.96.0.0/16", "fd00:96::/112" };
+    static const char *const bad[] = { "10.96.0.0", "", "10.96.0.0/33" };
+    struct string_list *l = &c->cidrs;
+    name_it(&c->o, "", rng_one_in(r, 2) ? "kubernetes" : "more", r);
+    l->v = arena_new_array(&c->o.mem, 2, const char *);
+    for (l->n = 0; l->n < 2 && !rng_one_in(r, 4); l->n++)
+        l->v[l->n] = manner == GEN_WILD && rng_one_in(r, 4) ? PICK(r, bad) : PICK(r, cidrs);
+}
+
 struct object *gen_object(struct rng *r, enum gen_manner manner, enum object_kind kind)
 {
     struct object *o = object_new(kind);
@@ -242,6 +253,9 @@ struct object *gen_object(struct rng *r, enum gen_manner manner, enum object_kin
         break;
     case KIND_PORTMAP:
         gen_portmap(r, manner, (struct portmap *)(void *)o);
+        break;
+    case KIND_SERVICECIDR:
+        gen_service_cidr(r, manner, (struct service_cidr *)(void *)o);
         break;
     case KIND_PORTMAPCLASS:
     case KIND_COUNT:

@@ -63,6 +63,63 @@ static void defaults_are_applied(void **state)
     decoded_done(&d);
 }
 
+#define PROXIED                                                                                   \
+    "apiVersion: v1\nkind: Service\n"                                                             \
+    "metadata: {name: web, namespace: a, creationTimestamp: '1970-01-01T00:01:40Z',\n"            \
+    "  labels: {service.kubernetes.io/service-proxy-name: '', other: x}}\n"                       \
+    "spec:\n  type: LoadBalancer\n  clusterIP: 10.96.0.1\n  externalIPs: [192.0.2.1]\n"           \
+    "  externalTrafficPolicy: Local\n  healthCheckNodePort: 30999\n"                              \
+    "  loadBalancerSourceRanges: [' 10.0.0.0/8']\n  sessionAffinity: ClientIP\n"                  \
+    "  ports: [{port: 80, targetPort: web, nodePort: 30080}, {port: 53, protocol: UDP}]\n"        \
+    "status: {loadBalancer: {ingress: [{ip: 192.0.2.9, ipMode: Proxy}, {hostname: x.y}]}}\n"      \
+    "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n"              \
+    "metadata: {name: e, annotations: {endpoints.kubernetes.io/last-change-trigger-time: never}," \
+    " labels: {kubernetes.io/service-name: web}}\n"                                               \
+    "endpoints: [{addresses: [10.0.0.1], hints: {forZones: [{name: z}]}, nodeName: n},\n"         \
+    "            {addresses: [10.0.0.2], nodeName: n}]\n"                                         \
+    "---\napiVersion: v1\nkind: Node\n"                                                           \
+    "metadata: {name: n, deletionTimestamp: '1970-01-01T00:01:40Z'}\n"                            \
+    "spec: {podCIDR: 10.0.0.0/24, taints: [{key: ToBeDeletedByClusterAutoscaler}]}\n"             \
+    "---\napiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\nmetadata: {name: kubernetes}\n"    \
+    "spec: {cidrs: [10.96.0.0/12]}\n"
+
+static void what_the_service_proxy_reads(void **state)
+{
+    (void)state;
+    struct decoded d = yaml(PROXIED);
+    assert_int_equal(d.errors.n, 0);
+    const struct service *s = (const void *)d.objects.v[0];
+    assert_int_equal(s->o.meta.creation, 100);
+    assert_true(s->other_proxy && !s->headless);
+    assert_int_equal(s->type, SERVICE_LOADBALANCER);
+    assert_int_equal(s->cluster_ips.n, 1);
+    assert_string_equal(s->cluster_ips.v[0], "10.96.0.1");
+    assert_string_equal(s->external_ips.v[0], "192.0.2.1");
+    assert_string_equal(s->source_ranges.v[0], " 10.0.0.0/8");
+    assert_int_equal(s->external_policy, POLICY_LOCAL);
+    assert_int_equal(s->internal_policy, POLICY_CLUSTER);
+    assert_int_equal(s->health_check_port, 30999);
+    assert_int_equal(s->affinity_timeout, 10800);
+    assert_int_equal(s->ports[0].node_port, 30080);
+    assert_int_equal(s->ports[1].node_port, 0);
+    assert_int_equal(s->n_ingress, 2);
+    assert_int_equal(s->ingress[0].mode, IP_MODE_PROXY);
+    assert_string_equal(s->ingress[1].ip, "");
+    assert_int_equal(s->ingress[1].mode, IP_MODE_VIP);
+    const struct endpoint_slice *e = (const void *)d.objects.v[1];
+    assert_int_equal(e->trigger, 0);
+    assert_string_equal(e->endpoints[0].hints->zones.v[0], "z");
+    assert_null(e->endpoints[1].hints);
+    assert_ptr_equal(e->endpoints[0].node_name, e->endpoints[1].node_name);
+    const struct node *n = (const void *)d.objects.v[2];
+    assert_int_equal(n->deletion, 100);
+    assert_true(n->to_be_deleted);
+    assert_string_equal(n->pod_cidrs.v[0], "10.0.0.0/24");
+    const struct service_cidr *c = (const void *)d.objects.v[3];
+    assert_string_equal(c->cidrs.v[0], "10.96.0.0/12");
+    decoded_done(&d);
+}
+
 static void what_is_wrong_is_named_with_its_place(void **state)
 {
     (void)state;
@@ -425,6 +482,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_applied),
+        cmocka_unit_test(what_the_service_proxy_reads),
         cmocka_unit_test(what_is_wrong_is_named_with_its_place),
         cmocka_unit_test(a_manifest_holds_nothing_unknown),
         cmocka_unit_test(a_kind_spelt_wrong_is_no_other_kind),

@@ -103,7 +103,15 @@ static void fill_custom(struct arena *mem, void *base, const struct field *f)
         ((struct link_claim *)base)->peer[1] = random_string(mem);
         return;
     }
+    if (!strcmp(f->name, "endpoints.kubernetes.io/last-change-trigger-time")) {
+        ((struct endpoint_slice *)base)->trigger = below(2) * (int64_t)below(UINT32_MAX);
+        return;
+    }
     struct node *node = base;
+    if (!strcmp(f->name, "taints")) {
+        node->to_be_deleted = below(2);
+        return;
+    }
     node->n_internal_ips = below(3);
     node->internal_ips = arena_new_array(mem, node->n_internal_ips, struct ip);
     for (uint32_t i = 0; i < node->n_internal_ips; i++)
@@ -150,6 +158,14 @@ static void fill(struct arena *mem, void *base, const struct shape *shape)
                 l->v[i] = string_for(mem, f, i);
             break;
         }
+        case FIELD_POINTER:
+            *(void **)p = below(2) ? arena_alloc(mem, f->shape->size) : NULL;
+            if (*(void **)p)
+                fill(mem, *(void **)p, f->shape);
+            break;
+        case FIELD_PRESENT:
+            *(bool *)p = below(2);
+            break;
         case FIELD_CUSTOM:
             fill_custom(mem, base, f);
             break;
@@ -210,6 +226,7 @@ static void bytes_that_are_no_text_are_replaced(void **state)
     (void)state;
     struct node *n = object_new(KIND_NODE);
     n->o.meta.name = "a";
+    n->pod_cidr = "";
     n->o.meta.uid = "x\xff\xc3(\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82";
     struct buf b = { 0 };
     struct writer *w = writer_json_new(&b, false);

@@ -293,6 +293,10 @@ static void features_say_which_kinds_they_read(void **state)
     assert_false(all & KIND_BIT(KIND_SERVICE));
     assert_int_equal(source_kinds("portmap,portmap"), all);
     assert_int_equal(source_kinds(""), 0);
+    unsigned proxy = source_kinds("serviceproxy");
+    assert_true(proxy & KIND_BIT(KIND_SERVICE) && proxy & KIND_BIT(KIND_SERVICECIDR));
+    assert_false(proxy & (KIND_BIT(KIND_PORTMAP) | KIND_BIT(KIND_NAMESPACE)));
+    assert_int_equal(source_kinds("portmap,serviceproxy"), all | proxy);
 }
 
 int main(void)

@@ -47,6 +47,7 @@ struct reflector {
     bool changed;    /* the sink must be told */
     bool alive;      /* this watch has said something */
     bool relist;     /* it said that its place in history is gone */
+    bool unserved;   /* the server does not have this kind, which is as good as none of it */
     char *version;   /* to watch from; NULL: list first */
     char *more;      /* the list's continue token */
     uint32_t round;

@@ -79,7 +79,7 @@ static void fail(struct reflector *r, const struct trouble *t)
         free(r->version);
         r->version = NULL;
     }
-    if (k->once && !t->busy && !*k->failed.text)
+    if (k->once && !t->busy && !r->unserved && !*k->failed.text)
         err_set(&k->failed, EIO, "%s%s: %s", k->config.server, r->path, t->text);
     wait_for(r, backoff_after_ms(r->failures, t->retry_after_ms, backoff_random()));
 }
@@ -87,8 +87,20 @@ static void fail(struct reflector *r, const struct trouble *t)
 static void succeed(struct reflector *r)
 {
     r->failures = 0;
+    r->unserved = false;
     free(r->noted);
     r->noted = NULL;
+}
+
+/* Of what only newer servers have, an older one has none: that is an answer too. */
+static void take_as_none(struct reflector *r)
+{
+    bool first = !r->synced;
+    known_begin(r);
+    known_end(r);
+    r->synced = true;
+    if (first || r->changed)
+        tell_changed(r);
 }
 
 /* What can be told of any answer that is not a success. */
@@ -97,8 +109,17 @@ static void refused(struct reflector *r, const struct client_answer *a)
     struct err err;
     struct trouble t = { .text = a->text, .retry_after_ms = a->retry_after_ms };
     const struct kind_info *info = &kind_info[r->kind];
+    r->unserved = a->status == 404 && r->kind == KIND_SERVICECIDR && !*r->err.text;
     if (*r->err.text) {
         t.text = r->err.text;
+    } else if (r->unserved) {
+        err_set(&err, ENOENT,
+                "the API server has no %s of %s (Kubernetes has them since 1.33): of the addresses "
+                "no Service has, packets are not dropped",
+                info->plural, info->api_version);
+        t.text = err.text;
+        t.expected = true;
+        take_as_none(r);
     } else if (a->status == 404 && strchr(info->api_version, '/')) {
         err_set(&err, ENOENT,
                 "the cluster does not know %s of %s: their CustomResourceDefinition is not "
@@ -344,6 +365,8 @@ void reflector_free(struct reflector *r)
 void reflector_unready(const struct reflector *r, struct buf *out)
 {
     const char *plural = kind_info[r->kind].plural;
+    if (r->unserved)
+        return;
     if (r->noted)
         buf_printf(out, "source: %s%s: %s\n", r->synced ? "not up to date with " : "", plural,
                    r->noted);
