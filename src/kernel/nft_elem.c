@@ -141,6 +141,8 @@ int nft_elem_read(struct nl_port *port, const struct nft_table *t, struct arena 
     struct nl_buf b = { 0 };
     int r = 0;
     for (int i = 0; i < NFT_SET_COUNT && !r; i++) {
+        if (!nft_table_has(t, i))
+            continue;
         struct reading reading = { (enum nft_set)i, mem, ret, ret->n };
         nl_buf_clear(&b);
         struct nlmsghdr *m = nft_msg(&b, port, NFT_MSG_GETSETELEM, 0);

@@ -16,8 +16,9 @@
 static const struct {
     uint32_t type, byteorder; /* 1 host, 2 network, 0 none of its own */
 } datatype[] = {
-    [NFT_FIELD_IFNAME] = { 41, 1 }, [NFT_FIELD_IP4] = { 7, 2 },   [NFT_FIELD_IP6] = { 8, 2 },
-    [NFT_FIELD_PROTO] = { 12, 2 },  [NFT_FIELD_PORT] = { 13, 2 }, [NFT_FIELD_MARK] = { 19, 1 },
+    [NFT_FIELD_IFNAME] = { 41, 1 },   [NFT_FIELD_IP4] = { 7, 2 },   [NFT_FIELD_IP6] = { 8, 2 },
+    [NFT_FIELD_PROTO] = { 12, 2 },    [NFT_FIELD_PORT] = { 13, 2 }, [NFT_FIELD_MARK] = { 19, 1 },
+    [NFT_FIELD_PRIORITY] = { 23, 1 },
 };
 #define TYPE_BITS 6 /* of each type in a concatenation */
 
@@ -67,7 +68,7 @@ static struct nftnl_set *build_set(const struct nft_table *t, enum nft_set set)
     nftnl_set_set_u32(x, NFTNL_SET_FLAGS,
                       (map ? NFT_SET_MAP : 0u) |
                           (def->interval ? NFT_SET_INTERVAL | NFT_SET_CONCAT : 0u));
-    nftnl_set_set_u32(x, NFTNL_SET_KEY_TYPE, type_of(def->key, 3));
+    nftnl_set_set_u32(x, NFTNL_SET_KEY_TYPE, type_of(def->key, NFT_FIELDS_MAX));
     nftnl_set_set_u32(x, NFTNL_SET_KEY_LEN, (uint32_t)nft_set_klen(set));
     if (map) {
         nftnl_set_set_u32(x, NFTNL_SET_DATA_TYPE, type_of(def->data, 2));
@@ -77,12 +78,13 @@ static struct nftnl_set *build_set(const struct nft_table *t, enum nft_set set)
         nftnl_set_set_u32(x, NFTNL_SET_DESC_SIZE, def->size);
     if (def->interval) {
         /* Real sizes; only a set with intervals may say them: with them a hash is refused. */
-        uint8_t len[3] = { 0 };
-        for (int i = 0; i < 3; i++)
-            len[i] = def->key[i] == NFT_FIELD_PROTO  ? 1
-                     : def->key[i] == NFT_FIELD_PORT ? 2
-                                                     : (uint8_t)nft_field_size(def->key[i]);
-        nftnl_set_set_data(x, NFTNL_SET_DESC_CONCAT, len, sizeof(len));
+        uint8_t len[NFT_FIELDS_MAX] = { 0 };
+        uint32_t n = 0;
+        for (; n < NFT_FIELDS_MAX && def->key[n]; n++)
+            len[n] = def->key[n] == NFT_FIELD_PROTO  ? 1
+                     : def->key[n] == NFT_FIELD_PORT ? 2
+                                                     : (uint8_t)nft_field_size(def->key[n]);
+        nftnl_set_set_data(x, NFTNL_SET_DESC_CONCAT, len, n);
     }
     if (def->counter)
         nftnl_set_add_expr(x, must(nftnl_expr_alloc("counter")));
@@ -139,6 +141,8 @@ void nft_layout_put(struct nl_buf *b, struct nl_port *port, const struct nft_tab
     put_table(b, port, t, NFT_MSG_DELTABLE);
     put_table(b, port, t, NFT_MSG_NEWTABLE);
     for (int i = 0; i < NFT_SET_COUNT; i++) {
+        if (!nft_table_has(t, i))
+            continue;
         struct nftnl_set *x = build_set(t, (enum nft_set)i);
         nftnl_set_nlmsg_build_payload(nft_msg(b, port, NFT_MSG_NEWSET, NLM_F_CREATE), x);
         nftnl_set_free(x);
@@ -233,7 +237,7 @@ static int read_set(const struct nlmsghdr *m, void *user)
         int i = 0;
         while (i < NFT_SET_COUNT && strcmp(r->t->sets[i].name, name))
             i++;
-        if (i < NFT_SET_COUNT) {
+        if (i < NFT_SET_COUNT && nft_table_has(r->t, i)) {
             struct nftnl_set *want = build_set(r->t, (enum nft_set)i);
             if (!same_set(want, x))
                 differs(r, "set", name);
@@ -364,8 +368,8 @@ int nft_layout_read(struct nl_port *port, const struct nft_table *t, enum nft_la
         err_prefix(err, "cannot read table inet %s", t->name);
     } else {
         compare_rules(&r);
-        if (r.sets != NFT_SET_COUNT || r.chains != t->n_chains ||
-            r.use != NFT_SET_COUNT + t->n_chains)
+        size_t sets = (size_t)__builtin_popcountll(t->holds);
+        if (r.sets != sets || r.chains != t->n_chains || r.use != sets + t->n_chains)
             differs(&r, "number of sets, chains and objects", NULL);
         *ret = why->n ? NFT_LAYOUT_OTHER : NFT_LAYOUT_WANTED;
     }

@@ -24,8 +24,8 @@ static int by_key_and_owner(const void *x, const void *y)
 
 void nft_ops_put_group(struct nft_ops *ops, const struct nft_group *g)
 {
-    for (uint32_t i = 0; i < g->n; i++)
-        vec_push(ops, (struct nft_op){ .elem = g->elems[i], .group = g });
+    for (const struct nft_elem *e = NULL; (e = nft_group_next(g, e));)
+        vec_push(ops, (struct nft_op){ .elem = e, .group = g });
 }
 
 void nft_ops_sort(struct nft_ops *ops)

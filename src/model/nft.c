@@ -6,38 +6,86 @@
 #include "base/vec.h"
 #include "model/nft_rule.h"
 
-#define FLOW4                                          \
-    {                                                  \
-        NFT_FIELD_IP4, NFT_FIELD_PROTO, NFT_FIELD_PORT \
-    }
-#define FLOW6                                          \
-    {                                                  \
-        NFT_FIELD_IP6, NFT_FIELD_PROTO, NFT_FIELD_PORT \
-    }
+/* clang-format off */
+#define FLOW4 { NFT_FIELD_IP4, NFT_FIELD_PROTO, NFT_FIELD_PORT }
+#define FLOW6 { NFT_FIELD_IP6, NFT_FIELD_PROTO, NFT_FIELD_PORT }
+#define FLOW4_AND(field) { NFT_FIELD_IP4, NFT_FIELD_PROTO, NFT_FIELD_PORT, (field) }
+#define FLOW6_AND(field) { NFT_FIELD_IP6, NFT_FIELD_PROTO, NFT_FIELD_PORT, (field) }
+#define TO4 { NFT_FIELD_IP4, NFT_FIELD_PORT }
+#define TO6 { NFT_FIELD_IP6, NFT_FIELD_PORT }
+/* clang-format on */
 /* The flow sets have no size: the kernel then takes the hash that grows with its elements. With
  * a size it allocates buckets for that many at once (4 MB a set for 262,144), and neither
  * adding an element nor finding one is faster for it (Linux 6.18, tests/bench/bench_nft.c). */
 #define FLOWS 0
 #define FEW   4096
+#define MANY  65536
 
 const struct nft_set_def nft_set_defs[NFT_SET_COUNT] = {
-    [NFT_LINKS] = { "links", { NFT_FIELD_IFNAME }, { 0 }, FEW, false, false },
-    [NFT_IFADDR4] = { "ifaddr4", { NFT_FIELD_IFNAME, NFT_FIELD_IP4 }, { 0 }, FEW, false, false },
-    [NFT_IFADDR6] = { "ifaddr6", { NFT_FIELD_IFNAME, NFT_FIELD_IP6 }, { 0 }, FEW, false, false },
-    [NFT_OPEN4] = { "open4", FLOW4, { 0 }, FLOWS, false, false },
-    [NFT_OPEN6] = { "open6", FLOW6, { 0 }, FLOWS, false, false },
-    [NFT_OPENRANGE4] = { "openrange4", FLOW4, { 0 }, FEW, true, false },
-    [NFT_OPENRANGE6] = { "openrange6", FLOW6, { 0 }, FEW, true, false },
-    [NFT_REFUSE4] = { "refuse4", FLOW4, { 0 }, FLOWS, false, false },
-    [NFT_REFUSE6] = { "refuse6", FLOW6, { 0 }, FLOWS, false, false },
-    [NFT_REFUSERANGE4] = { "refuserange4", FLOW4, { 0 }, FEW, true, false },
-    [NFT_REFUSERANGE6] = { "refuserange6", FLOW6, { 0 }, FEW, true, false },
-    [NFT_TARGET4] = { "target4", FLOW4, { NFT_FIELD_IP4, NFT_FIELD_PORT }, FLOWS, false, true },
-    [NFT_TARGET6] = { "target6", FLOW6, { NFT_FIELD_IP6, NFT_FIELD_PORT }, FLOWS, false, true },
-    [NFT_TARGETRANGE4] = { "targetrange4", FLOW4, { NFT_FIELD_IP4 }, FEW, true, true },
-    [NFT_TARGETRANGE6] = { "targetrange6", FLOW6, { NFT_FIELD_IP6 }, FEW, true, true },
-    [NFT_REPLYMARK4] = { "replymark4", { NFT_FIELD_IP4 }, { NFT_FIELD_MARK }, FEW, false, false },
-    [NFT_REPLYMARK6] = { "replymark6", { NFT_FIELD_IP6 }, { NFT_FIELD_MARK }, FEW, false, false },
+    [NFT_LINKS] = { "links", { NFT_FIELD_IFNAME }, .size = FEW },
+    [NFT_IFADDR4] = { "ifaddr4", { NFT_FIELD_IFNAME, NFT_FIELD_IP4 }, .size = FEW },
+    [NFT_IFADDR6] = { "ifaddr6", { NFT_FIELD_IFNAME, NFT_FIELD_IP6 }, .size = FEW },
+    [NFT_OPEN4] = { "open4", FLOW4, .size = FLOWS },
+    [NFT_OPEN6] = { "open6", FLOW6, .size = FLOWS },
+    [NFT_OPENRANGE4] = { "openrange4", FLOW4, .size = FEW, .interval = true },
+    [NFT_OPENRANGE6] = { "openrange6", FLOW6, .size = FEW, .interval = true },
+    [NFT_REFUSE4] = { "refuse4", FLOW4, .size = FLOWS },
+    [NFT_REFUSE6] = { "refuse6", FLOW6, .size = FLOWS },
+    [NFT_REFUSERANGE4] = { "refuserange4", FLOW4, .size = FEW, .interval = true },
+    [NFT_REFUSERANGE6] = { "refuserange6", FLOW6, .size = FEW, .interval = true },
+    [NFT_TARGET4] = { "target4", FLOW4, TO4, .size = FLOWS, .counter = true },
+    [NFT_TARGET6] = { "target6", FLOW6, TO6, .size = FLOWS, .counter = true },
+    [NFT_TARGETRANGE4] = { "targetrange4",
+                           FLOW4,
+                           { NFT_FIELD_IP4 },
+                           .size = FEW,
+                           .interval = true,
+                           .counter = true },
+    [NFT_TARGETRANGE6] = { "targetrange6",
+                           FLOW6,
+                           { NFT_FIELD_IP6 },
+                           .size = FEW,
+                           .interval = true,
+                           .counter = true },
+    [NFT_REPLYMARK4] = { "replymark4", { NFT_FIELD_IP4 }, { NFT_FIELD_MARK }, .size = FEW },
+    [NFT_REPLYMARK6] = { "replymark6", { NFT_FIELD_IP6 }, { NFT_FIELD_MARK }, .size = FEW },
+
+    [NFT_SERVICE4] = { "service4", FLOW4, { NFT_FIELD_VERDICT }, .size = FLOWS },
+    [NFT_SERVICE6] = { "service6", FLOW6, { NFT_FIELD_VERDICT }, .size = FLOWS },
+    [NFT_ENDPOINT4] = { "endpoint4", FLOW4_AND(NFT_FIELD_PRIORITY), TO4, .size = FLOWS },
+    [NFT_ENDPOINT6] = { "endpoint6", FLOW6_AND(NFT_FIELD_PRIORITY), TO6, .size = FLOWS },
+    [NFT_CLUSTERIP4] = { "clusterip4", { NFT_FIELD_IP4 }, .size = FLOWS },
+    [NFT_CLUSTERIP6] = { "clusterip6", { NFT_FIELD_IP6 }, .size = FLOWS },
+    [NFT_SERVICERANGE4] = { "servicerange4", { NFT_FIELD_IP4 }, .size = FEW, .interval = true },
+    [NFT_SERVICERANGE6] = { "servicerange6", { NFT_FIELD_IP6 }, .size = FEW, .interval = true },
+    [NFT_PODRANGE4] = { "podrange4", { NFT_FIELD_IP4 }, .size = FEW, .interval = true },
+    [NFT_PODRANGE6] = { "podrange6", { NFT_FIELD_IP6 }, .size = FEW, .interval = true },
+    [NFT_SOURCERANGE4] = { "sourcerange4", FLOW4_AND(NFT_FIELD_IP4), .size = MANY,
+                           .interval = true },
+    [NFT_SOURCERANGE6] = { "sourcerange6", FLOW6_AND(NFT_FIELD_IP6), .size = MANY,
+                           .interval = true },
+    [NFT_HAIRPIN4] = { "hairpin4", { NFT_FIELD_IP4, NFT_FIELD_IP4 }, .size = FLOWS },
+    [NFT_HAIRPIN6] = { "hairpin6", { NFT_FIELD_IP6, NFT_FIELD_IP6 }, .size = FLOWS },
+    [NFT_AFFINITYID4] = { "affinityid4", FLOW4, { NFT_FIELD_PRIORITY }, .size = FLOWS },
+    [NFT_AFFINITYID6] = { "affinityid6", FLOW6, { NFT_FIELD_PRIORITY }, .size = FLOWS },
+    [NFT_AFFINITYENDPOINT4] = { "affinityendpoint4", FLOW4_AND(NFT_FIELD_IP4), TO4, .size = FLOWS },
+    [NFT_AFFINITYENDPOINT6] = { "affinityendpoint6", FLOW6_AND(NFT_FIELD_IP6), TO6, .size = FLOWS },
+    [NFT_AFFINITYALL4] = { "affinityall4", FLOW4_AND(NFT_FIELD_IP4), TO4, .size = FLOWS },
+    [NFT_AFFINITYALL6] = { "affinityall6", FLOW6_AND(NFT_FIELD_IP6), TO6, .size = FLOWS },
+    [NFT_AFFINITY4] = { "affinity4",
+                        { NFT_FIELD_IP4, NFT_FIELD_PRIORITY },
+                        { NFT_FIELD_IP4 },
+                        .size = MANY,
+                        .dynamic = true },
+    [NFT_AFFINITY6] = { "affinity6",
+                        { NFT_FIELD_IP6, NFT_FIELD_PRIORITY },
+                        { NFT_FIELD_IP6 },
+                        .size = MANY,
+                        .dynamic = true },
+    [NFT_AFFINITYTIMEOUT] = { "affinitytimeout",
+                              { NFT_FIELD_PRIORITY },
+                              { NFT_FIELD_VERDICT },
+                              .size = FLOWS },
 };
 
 const enum nft_expr nft_keys[NFT_KEY_COUNT][3] = {
@@ -64,7 +112,10 @@ size_t nft_field_size(enum nft_field field)
     case NFT_FIELD_PROTO:
     case NFT_FIELD_PORT:
     case NFT_FIELD_MARK:
+    case NFT_FIELD_PRIORITY:
         return 4;
+    case NFT_FIELD_VERDICT:
+        return sizeof(struct nft_class);
     }
     return 0;
 }
@@ -72,7 +123,10 @@ size_t nft_field_size(enum nft_field field)
 size_t nft_set_klen(enum nft_set set)
 {
     const enum nft_field *f = nft_set_defs[set].key;
-    return nft_field_size(f[0]) + nft_field_size(f[1]) + nft_field_size(f[2]);
+    size_t n = 0;
+    for (int i = 0; i < NFT_FIELDS_MAX; i++)
+        n += nft_field_size(f[i]);
+    return n;
 }
 
 size_t nft_set_dlen(enum nft_set set)
@@ -100,6 +154,25 @@ size_t nft_elem_size(const struct nft_elem *e)
     return sizeof(*e) + e->klen + e->elen + e->dlen;
 }
 
+bool nft_table_has(const struct nft_table *t, int set)
+{
+    return t->holds >> set & 1;
+}
+
+bool nft_elem_class(const struct nft_elem *e, struct nft_class *ret)
+{
+    if (nft_set_defs[e->set].data[0] != NFT_FIELD_VERDICT || e->dlen != sizeof(*ret))
+        return false;
+    memcpy(ret, e->b + e->klen + e->elen, sizeof(*ret));
+    return true;
+}
+
+const struct nft_elem *nft_group_next(const struct nft_group *g, const struct nft_elem *e)
+{
+    const uint8_t *p = e ? (const uint8_t *)e + nft_elem_size(e) : g->elements;
+    return p < g->elements + g->size ? (const struct nft_elem *)p : NULL;
+}
+
 /* A group is built in a scratch vector and packed into one allocation of exact size. */
 struct nft_group_builder {
     VEC(uint8_t) bytes;
@@ -122,6 +195,35 @@ static int by_key(const void *x, const void *y)
     return c ? c : (a > b) - (a < b); /* equal keys: the first put stays first */
 }
 
+/* Every field of b's interval within a's. */
+static bool inside(const struct nft_elem *a, const struct nft_elem *b)
+{
+    if (!a->elen || a->set != b->set)
+        return false;
+    const enum nft_field *f = nft_set_defs[a->set].key;
+    for (size_t i = 0, at = 0; i < NFT_FIELDS_MAX; at += nft_field_size(f[i++])) {
+        size_t n = nft_field_size(f[i]);
+        if (memcmp(a->b + at, b->b + at, n) > 0 ||
+            memcmp(a->b + a->klen + at, b->b + b->klen + at, n) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* Drops what the builder's contract says, and returns how many are left. */
+static size_t unique(const struct nft_elem **v, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (kept && (!nft_elem_cmp_key(v[kept - 1], v[i]) || inside(v[kept - 1], v[i])))
+            continue;
+        while (kept && inside(v[i], v[kept - 1]))
+            kept--;
+        v[kept++] = v[i];
+    }
+    return kept;
+}
+
 struct nft_group *nft_group_end(struct nft_group_builder *b)
 {
     size_t n = b->offsets.n;
@@ -130,23 +232,18 @@ struct nft_group *nft_group_end(struct nft_group_builder *b)
         order[i] = (const struct nft_elem *)(const void *)(b->bytes.v + b->offsets.v[i]);
     if (n > 1)
         qsort(order, n, sizeof(*order), by_key);
-    size_t unique = 0, bytes = 0;
+    n = unique(order, n);
+    size_t size = 0, owner_len = strlen(b->owner) + 1;
+    for (size_t i = 0; i < n; i++)
+        size += nft_elem_size(order[i]);
+    struct nft_group *g = xmalloc(sizeof(*g) + size + owner_len);
+    uint8_t *p = g->elements;
     for (size_t i = 0; i < n; i++) {
-        if (unique && !nft_elem_cmp_key(order[unique - 1], order[i]))
-            continue;
-        order[unique++] = order[i];
-        bytes += nft_elem_size(order[i]);
-    }
-    size_t owner_len = strlen(b->owner) + 1;
-    struct nft_group *g = xmalloc(sizeof(*g) + unique * sizeof(g->elems[0]) + bytes + owner_len);
-    const struct nft_elem **elems = (const struct nft_elem **)(g + 1);
-    uint8_t *p = (uint8_t *)(elems + unique);
-    for (size_t i = 0; i < unique; i++) {
-        elems[i] = memcpy(p, order[i], nft_elem_size(order[i]));
+        memcpy(p, order[i], nft_elem_size(order[i]));
         p += nft_elem_size(order[i]);
     }
     memcpy(p, b->owner, owner_len);
-    *g = (struct nft_group){ .refs = 1, .n = (uint32_t)unique, .elems = elems, .owner = (char *)p };
+    *g = (struct nft_group){ 1, (uint32_t)n, (uint32_t)size, (const char *)p };
     free(order);
     vec_done(&b->bytes);
     vec_done(&b->offsets);
@@ -171,15 +268,13 @@ bool nft_group_equal(const struct nft_group *a, const struct nft_group *b)
 {
     if (a == b)
         return true;
-    if (a->n != b->n || strcmp(a->owner, b->owner))
-        return false;
-    for (uint32_t i = 0; i < a->n; i++)
-        if (!nft_elem_equal(a->elems[i], b->elems[i]))
-            return false;
-    return true;
+    return a->size == b->size && !memcmp(a->elements, b->elements, a->size) &&
+           !strcmp(a->owner, b->owner);
 }
 
 /* ---- one element: begin, fields, end ---- */
+
+#define ELEM_MAX 128 /* key, key end and data */
 
 struct elem_at {
     struct nft_group_builder *b;
@@ -190,7 +285,7 @@ static struct elem_at begin(struct nft_group_builder *b, enum nft_set set)
 {
     struct elem_at at = { b, b->bytes.n };
     vec_push(&b->offsets, at.offset);
-    vec_reserve(&b->bytes, b->bytes.n + sizeof(struct nft_elem) + 96);
+    vec_reserve(&b->bytes, b->bytes.n + sizeof(struct nft_elem) + ELEM_MAX);
     memset(b->bytes.v + at.offset, 0, sizeof(struct nft_elem));
     b->bytes.v[at.offset] = (uint8_t)set;
     b->bytes.n += sizeof(struct nft_elem);
@@ -293,4 +388,127 @@ void nft_put_mark(struct nft_group_builder *b, enum nft_set set, const struct ip
     elem_of(at)->klen = length_since(at, 0);
     put(b, &mark, sizeof(mark));
     elem_of(at)->dlen = sizeof(mark);
+}
+
+/* ---- services ---- */
+
+static void put_ip(struct nft_group_builder *b, const struct ip *ip)
+{
+    put(b, ip->bytes, ip_len(ip->family));
+}
+
+/* The data is all that was put after the key. */
+static void end_data(struct elem_at at)
+{
+    struct nft_elem *e = elem_of(at);
+    e->dlen = length_since(at, (size_t)e->klen + e->elen);
+}
+
+/* What says nothing in a class is zero: equal classes are equal bytes. */
+static void put_class(struct nft_group_builder *b, const struct nft_class *c)
+{
+    struct nft_class x;
+    bool picks = c->kind == NFT_CLASS_PICK;
+    memset(&x, 0, sizeof(x));
+    x.family = c->family;
+    x.kind = c->kind;
+    x.ranged = c->ranged && c->kind != NFT_CLASS_DROP;
+    x.masquerade = picks ? c->masquerade : NFT_MASQUERADE_NEVER;
+    x.offset = picks && c->offset;
+    x.n = picks ? c->n : 0;
+    x.n_all = picks ? c->n_all : 0;
+    x.timeout = picks || c->kind == NFT_CLASS_REMEMBER ? c->timeout : 0;
+    put(b, &x, sizeof(x));
+}
+
+void nft_put_service(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
+                     uint16_t port, const struct nft_class *c)
+{
+    struct elem_at at = begin_flow(b, NFT_SERVICE4, daddr, proto, port, port);
+    put_class(b, c);
+    end_data(at);
+}
+
+void nft_put_endpoint(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
+                      uint16_t port, uint16_t index, const struct ip *ep, uint16_t ep_port)
+{
+    struct elem_at at = begin_flow(b, NFT_ENDPOINT4, daddr, proto, port, port);
+    put(b, &(uint32_t){ index }, sizeof(uint32_t));
+    elem_of(at)->klen = length_since(at, 0);
+    put_ip(b, ep);
+    put_port(b, ep_port);
+    end_data(at);
+}
+
+void nft_put_affinity(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
+                      uint16_t port, uint32_t id)
+{
+    struct elem_at at = begin_flow(b, NFT_AFFINITYID4, daddr, proto, port, port);
+    put(b, &id, sizeof(id));
+    end_data(at);
+}
+
+void nft_put_affinity_timeout(struct nft_group_builder *b, uint32_t id, uint32_t seconds)
+{
+    struct elem_at at = begin(b, NFT_AFFINITYTIMEOUT);
+    put(b, &id, sizeof(id));
+    elem_of(at)->klen = sizeof(id);
+    put_class(b, &(struct nft_class){ .kind = NFT_CLASS_REMEMBER, .timeout = seconds });
+    end_data(at);
+}
+
+void nft_put_affinity_endpoint(struct nft_group_builder *b, enum nft_set set,
+                               const struct ip *daddr, enum l4proto proto, uint16_t port,
+                               const struct ip *ep, uint16_t ep_port)
+{
+    struct elem_at at = begin_flow(b, set, daddr, proto, port, port);
+    put_ip(b, ep);
+    elem_of(at)->klen = length_since(at, 0);
+    put_ip(b, ep);
+    put_port(b, ep_port);
+    end_data(at);
+}
+
+void nft_put_address(struct nft_group_builder *b, enum nft_set set, const struct ip *ip)
+{
+    struct elem_at at = begin(b, twin(set, ip));
+    put_ip(b, ip);
+    elem_of(at)->klen = length_since(at, 0);
+}
+
+void nft_put_pair(struct nft_group_builder *b, enum nft_set set, const struct ip *ip)
+{
+    struct elem_at at = begin(b, twin(set, ip));
+    put_ip(b, ip);
+    put_ip(b, ip);
+    elem_of(at)->klen = length_since(at, 0);
+}
+
+static struct ip last_of(const struct ip_prefix *p)
+{
+    struct ip last = ip_prefix_masked(p).ip;
+    for (uint8_t bit = p->len; bit < ip_bits(last.family); bit++)
+        last.bytes[bit / 8] |= (uint8_t)(0x80 >> bit % 8);
+    return last;
+}
+
+void nft_put_prefix(struct nft_group_builder *b, enum nft_set set, const struct ip_prefix *prefix)
+{
+    struct ip first = ip_prefix_masked(prefix).ip, last = last_of(prefix);
+    struct elem_at at = begin(b, twin(set, &first));
+    put_ip(b, &first);
+    put_ip(b, &last);
+    elem_of(at)->klen = elem_of(at)->elen = (uint8_t)ip_len(first.family);
+}
+
+void nft_put_source_range(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
+                          uint16_t port, const struct ip_prefix *prefix)
+{
+    struct ip first = ip_prefix_masked(prefix).ip, last = last_of(prefix);
+    struct elem_at at = begin(b, twin(NFT_SOURCERANGE4, daddr));
+    put_flow(b, daddr, proto, port);
+    put_ip(b, &first);
+    elem_of(at)->klen = elem_of(at)->elen = length_since(at, 0);
+    put_flow(b, daddr, proto, port);
+    put_ip(b, &last);
 }

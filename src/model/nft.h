@@ -1,11 +1,13 @@
 /* The nftables side of the desired state: sets, their elements, and rules as values.
  *
  * The table is constant: its sets, chains and rules never depend on the cluster; only
- * elements do (plan/ruleset.c holds the table, docs/datapath.md explains it). An element
+ * elements do (plan/ruleset.c holds the table, docs/datapath.md explains it). Class chains
+ * (struct nft_class) come and go with the elements that lead to them. An element
  * is a packed byte string so that 10,000 mappings stay small and compare with memcmp.
  *
- * Elements travel in groups: one group per mapping (owner "portmap/NS/NAME") and one of
- * what belongs to the node ("node"). Groups are reference counted and never change once
+ * Elements travel in groups: one group per mapping (owner "portmap/NS/NAME") or service
+ * ("service/NS/NAME"), one of what belongs to the node ("node") and one of what all services
+ * share ("proxy"). Groups are reference counted and never change once
  * built: an unchanged mapping keeps its group pointer from pass to pass, which is how the
  * diff skips it. Text form: model/nft_text.h. Netlink form: kernel/nft.h. */
 #pragma once
@@ -17,7 +19,8 @@
 #include "base/ip.h"
 #include "model/object.h"
 
-/* Names in nftables: nft_set_defs[]. "flow" = ct original {ip,ip6} daddr . meta l4proto . th dport */
+/* Names in nftables: nft_set_defs[]. "flow" = ct original {ip,ip6} daddr . meta l4proto . th dport;
+ * "service" = {ip,ip6} daddr . meta l4proto . th dport, the packet's own. */
 enum nft_set {
     NFT_LINKS,   /* ifname: our VXLAN links */
     NFT_IFADDR4, /* ifname . ip: (interface, address) pairs mappings answer on */
@@ -40,6 +43,30 @@ enum nft_set {
     NFT_REPLYMARK4, /* dialled address : mark its replies carry: our end of a link and the link's
                        mark, or an address of this node and EDGE_MARK */
     NFT_REPLYMARK6,
+
+    NFT_SERVICE4, /* service : goto the chain of its class */
+    NFT_SERVICE6,
+    NFT_ENDPOINT4, /* service . index : ip . port; see struct nft_class for the indexes */
+    NFT_ENDPOINT6,
+    NFT_CLUSTERIP4, /* ip: of services; what no service answers there is refused */
+    NFT_CLUSTERIP6,
+    NFT_SERVICERANGE4, /* ip, interval: where cluster IPs come from; what is none is dropped */
+    NFT_SERVICERANGE6,
+    NFT_PODRANGE4, /* ip, interval: clients inside the cluster */
+    NFT_PODRANGE6,
+    NFT_SOURCERANGE4, /* service . ip saddr, interval: who may dial it, where not everybody may */
+    NFT_SOURCERANGE6,
+    NFT_HAIRPIN4, /* ip . ip, twice the same: endpoints here, which may be their own client */
+    NFT_HAIRPIN6,
+    NFT_AFFINITYID4, /* service : meta priority, the id of a service port whose clients stay */
+    NFT_AFFINITYID6,
+    NFT_AFFINITYENDPOINT4, /* service . ip : ip . port, where a client may stay */
+    NFT_AFFINITYENDPOINT6,
+    NFT_AFFINITYALL4, /* the same for who is sent to all endpoints: nft_class.offset */
+    NFT_AFFINITYALL6,
+    NFT_AFFINITY4, /* ip saddr . meta priority : ip: where a client was sent. The kernel fills it */
+    NFT_AFFINITY6,
+    NFT_AFFINITYTIMEOUT, /* meta priority : goto the chain that remembers for so long */
     NFT_SET_COUNT
 };
 
@@ -52,24 +79,68 @@ enum nft_field {
     NFT_FIELD_PROTO,  /* 1 byte, padded to 4 */
     NFT_FIELD_PORT,   /* 2 bytes big endian, padded to 4 */
     NFT_FIELD_MARK,   /* 4 bytes host order */
+    NFT_FIELD_PRIORITY, /* 4 bytes host order: meta priority, for us a register that `type` can name */
+    NFT_FIELD_VERDICT, /* goto a class chain: a struct nft_class */
 };
 
 /* Bytes in a register, padding included. */
 size_t nft_field_size(enum nft_field field);
 
+#define NFT_FIELDS_MAX 4
+
 struct nft_set_def {
     const char *name;
-    enum nft_field key[3];
+    enum nft_field key[NFT_FIELDS_MAX];
     enum nft_field data[2]; /* {0}: a set, not a map */
     uint32_t size;          /* elements at most; 0: no limit */
-    bool interval;          /* a concatenation with ranges */
+    bool interval;          /* of ranges */
     bool counter;           /* every element counts */
+    bool dynamic;           /* filled by rules, with timeouts: never read, never compared */
 };
 extern const struct nft_set_def nft_set_defs[NFT_SET_COUNT];
 
 /* Bytes of the key and of the data, as the fields add up. */
 size_t nft_set_klen(enum nft_set set);
 size_t nft_set_dlen(enum nft_set set);
+
+/* ---- classes ---- */
+
+enum nft_class_kind {
+    NFT_CLASS_PICK,     /* to one of the endpoints */
+    NFT_CLASS_REJECT,   /* ICMP: port unreachable */
+    NFT_CLASS_DROP,     /* silence */
+    NFT_CLASS_REMEMBER, /* of NFT_AFFINITYTIMEOUT: keeps the client at its endpoint; both families */
+};
+enum nft_masquerade {
+    NFT_MASQUERADE_NEVER,
+    NFT_MASQUERADE_OUTSIDE, /* clients outside NFT_PODRANGE4 */
+    NFT_MASQUERADE_ALWAYS,
+};
+
+/* What happens to a packet of a service: the data of NFT_SERVICE4. Services of one class share
+ * one chain, whose name is the class in words: "pick4-3-outside". Endpoints have the indexes
+ * 0..n-1 of NFT_ENDPOINT4, and NFT_INDEX_ALL.. those for who is sent to all endpoints of a
+ * service whose external policy is Local. */
+struct nft_class {
+    uint8_t family;     /* IP_V4, IP_V6; 0 in REMEMBER */
+    uint8_t kind;       /* enum nft_class_kind */
+    uint8_t masquerade; /* enum nft_masquerade; PICK */
+    bool ranged;        /* drops clients outside NFT_SOURCERANGE4; PICK and REJECT */
+    bool offset;        /* PICK among n from NFT_INDEX_ALL on, affinity by NFT_AFFINITYALL4 */
+    uint16_t n;         /* PICK: endpoints; 0: drops */
+    uint16_t n_all;     /* PICK: above 0, pods and this node are sent to all of so many */
+    uint32_t timeout;   /* seconds of affinity; 0: none. REMEMBER: not 0 */
+};
+#define NFT_INDEX_ALL      32768u
+#define NFT_CLASS_NAME_MAX 96
+
+const char *nft_class_name(const struct nft_class *c, char out[static NFT_CLASS_NAME_MAX]);
+/* The inverse; false for any other text. */
+bool nft_class_parse(const char *name, struct nft_class *ret);
+/* The classes whose chains the chain of the class goes to: 0 or 2 of them. */
+size_t nft_class_next(const struct nft_class *c, struct nft_class ret[static 2]);
+
+/* ---- elements and groups ---- */
 
 /* key, then key end (intervals only: the same length), then data, in register form. */
 struct nft_elem {
@@ -82,17 +153,24 @@ struct nft_elem {
 
 struct nft_group {
     uint32_t refs;
-    uint32_t n;
-    const struct nft_elem **elems; /* sorted by nft_elem_cmp_key, keys unique */
-    const char *owner;             /* "portmap/NS/NAME" or "node" */
+    uint32_t n;         /* elements, sorted by nft_elem_cmp_key, keys unique */
+    uint32_t size;      /* bytes of the elements */
+    const char *owner;  /* "portmap/NS/NAME", "service/NS/NAME", "node", "proxy" */
+    uint8_t elements[]; /* one after the other: nft_group_next() */
 };
+/* The element after e; NULL: the first; NULL at the end. */
+const struct nft_elem *nft_group_next(const struct nft_group *g, const struct nft_elem *e);
 
 /* Total order by set, key and key end. */
 int nft_elem_cmp_key(const struct nft_elem *a, const struct nft_elem *b);
 bool nft_elem_equal(const struct nft_elem *a, const struct nft_elem *b);
 size_t nft_elem_size(const struct nft_elem *e);
+/* Of an element of NFT_SERVICE4 or NFT_AFFINITYTIMEOUT; false when it leads to no class, which
+ * only an element of others does. */
+bool nft_elem_class(const struct nft_elem *e, struct nft_class *ret);
 
-/* Builder: elements in any order, duplicates by key dropped (the first stays). */
+/* Builder: elements in any order; of equal keys the first stays, and of intervals one of which
+ * is inside another the outer one. */
 struct nft_group_builder;
 struct nft_group_builder *nft_group_begin(const char *owner);
 struct nft_group *nft_group_end(struct nft_group_builder *b); /* refs = 1; frees the builder */
@@ -108,6 +186,28 @@ void nft_put_target(struct nft_group_builder *b, enum nft_set set, const struct 
                     uint16_t target_port);
 void nft_put_mark(struct nft_group_builder *b, enum nft_set set, const struct ip *dialled,
                   uint32_t mark);
+
+/* The same for the sets of services. `daddr`, `proto` and `port` are what is dialled; its family
+ * picks the twin. */
+void nft_put_service(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
+                     uint16_t port, const struct nft_class *c);
+void nft_put_endpoint(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
+                      uint16_t port, uint16_t index, const struct ip *ep, uint16_t ep_port);
+void nft_put_affinity(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
+                      uint16_t port, uint32_t id);
+void nft_put_affinity_timeout(struct nft_group_builder *b, uint32_t id, uint32_t seconds);
+/* set: NFT_AFFINITYENDPOINT4 or NFT_AFFINITYALL4 */
+void nft_put_affinity_endpoint(struct nft_group_builder *b, enum nft_set set,
+                               const struct ip *daddr, enum l4proto proto, uint16_t port,
+                               const struct ip *ep, uint16_t ep_port);
+/* set: NFT_CLUSTERIP4 */
+void nft_put_address(struct nft_group_builder *b, enum nft_set set, const struct ip *ip);
+/* set: NFT_HAIRPIN4; {ip, ip} */
+void nft_put_pair(struct nft_group_builder *b, enum nft_set set, const struct ip *ip);
+/* set: NFT_PODRANGE4, NFT_SERVICERANGE4 */
+void nft_put_prefix(struct nft_group_builder *b, enum nft_set set, const struct ip_prefix *prefix);
+void nft_put_source_range(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
+                          uint16_t port, const struct ip_prefix *prefix);
 
 struct nft_group *nft_group_ref(struct nft_group *g);
 void nft_group_unref(struct nft_group *g); /* accepts NULL */

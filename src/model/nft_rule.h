@@ -85,7 +85,9 @@ struct nft_table { /* family inet */
     const char *name;
     const char *comment;
     const struct nft_set_def *sets; /* NFT_SET_COUNT of them */
+    uint64_t holds;                 /* 1 << set for each it has */
     const struct nft_chain
         *chains; /* a chain stands before those it jumps to or after: any order */
     size_t n_chains;
 };
+bool nft_table_has(const struct nft_table *t, int set);

@@ -22,6 +22,7 @@ static const char *const field_type[] = {
     [NFT_FIELD_IFNAME] = "ifname",     [NFT_FIELD_IP4] = "ipv4_addr",
     [NFT_FIELD_IP6] = "ipv6_addr",     [NFT_FIELD_PROTO] = "inet_proto",
     [NFT_FIELD_PORT] = "inet_service", [NFT_FIELD_MARK] = "mark",
+    [NFT_FIELD_PRIORITY] = "classid",  [NFT_FIELD_VERDICT] = "verdict",
 };
 
 static void put_fields(struct buf *b, const enum nft_field *fields, size_t max, const uint8_t *p,
@@ -34,7 +35,7 @@ void nft_text_elem(struct buf *b, const struct nft_elem *e)
 {
     const struct nft_set_def *def = &nft_set_defs[e->set];
     if (e->klen)
-        put_fields(b, def->key, 3, e->b, e->elen ? e->b + e->klen : NULL);
+        put_fields(b, def->key, NFT_FIELDS_MAX, e->b, e->elen ? e->b + e->klen : NULL);
     else
         buf_puts(b, "*");
     if (e->dlen) {
@@ -54,7 +55,8 @@ void nft_text_table(struct buf *b, const struct nft_table *t)
 {
     buf_printf(b, "table inet %s {\n\tcomment \"%s\"\n", t->name, t->comment);
     for (int i = 0; i < NFT_SET_COUNT; i++)
-        put_set(b, &t->sets[i]);
+        if (nft_table_has(t, i))
+            put_set(b, &t->sets[i]);
     for (size_t i = 0; i < t->n_chains; i++)
         put_chain(b, t, &t->chains[i]);
     buf_puts(b, "}\n");
@@ -70,8 +72,8 @@ void nft_text_elements(struct buf *b, const struct nft_table *t, struct nft_grou
 {
     VEC(const struct nft_elem *) all = { 0 };
     for (size_t i = 0; i < n_groups; i++)
-        for (uint32_t j = 0; j < groups[i]->n; j++)
-            vec_push(&all, groups[i]->elems[j]);
+        for (const struct nft_elem *e = NULL; (e = nft_group_next(groups[i], e));)
+            vec_push(&all, e);
     if (all.n)
         qsort(all.v, all.n, sizeof(all.v[0]), by_key);
     for (size_t i = 0; i < all.n; i++) {
@@ -88,7 +90,9 @@ static void put_field(struct buf *b, enum nft_field field, const uint8_t *p)
 {
     char text[IP_TEXT_MAX];
     struct ip ip = { 0 };
-    uint32_t mark;
+    uint32_t number;
+    struct nft_class class;
+    char name[NFT_CLASS_NAME_MAX];
     switch (field) {
     case NFT_FIELD_NONE:
         break;
@@ -102,8 +106,8 @@ static void put_field(struct buf *b, enum nft_field field, const uint8_t *p)
         buf_puts(b, ip_format(&ip, text));
         break;
     case NFT_FIELD_PROTO:
-        if (*p == L4_TCP || *p == L4_UDP)
-            buf_puts(b, *p == L4_TCP ? "tcp" : "udp");
+        if (*p == L4_TCP || *p == L4_UDP || *p == L4_SCTP)
+            buf_puts(b, *p == L4_TCP ? "tcp" : *p == L4_UDP ? "udp" : "sctp");
         else
             buf_printf(b, "%u", *p);
         break;
@@ -111,8 +115,16 @@ static void put_field(struct buf *b, enum nft_field field, const uint8_t *p)
         buf_printf(b, "%u", (unsigned)(p[0] << 8 | p[1]));
         break;
     case NFT_FIELD_MARK:
-        memcpy(&mark, p, sizeof(mark));
-        buf_printf(b, "0x%08" PRIx32, mark);
+        memcpy(&number, p, sizeof(number));
+        buf_printf(b, "0x%08" PRIx32, number);
+        break;
+    case NFT_FIELD_PRIORITY:
+        memcpy(&number, p, sizeof(number));
+        buf_printf(b, "%" PRIu32, number);
+        break;
+    case NFT_FIELD_VERDICT:
+        memcpy(&class, p, sizeof(class));
+        buf_printf(b, "goto %s", nft_class_name(&class, name));
         break;
     }
 }
@@ -145,7 +157,7 @@ static void put_types(struct buf *b, const enum nft_field *fields, size_t max)
 static void put_set(struct buf *b, const struct nft_set_def *s)
 {
     buf_printf(b, "\n\t%s %s {\n\t\ttype ", s->data[0] ? "map" : "set", s->name);
-    put_types(b, s->key, 3);
+    put_types(b, s->key, NFT_FIELDS_MAX);
     if (s->data[0]) {
         buf_puts(b, " : ");
         put_types(b, s->data, 2);

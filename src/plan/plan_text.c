@@ -18,9 +18,9 @@ static void put_groups(const struct desired *d, struct buf *out)
 {
     for (size_t i = 0; i < d->n_groups; i++) {
         const struct nft_group *g = d->groups[i];
-        for (uint32_t j = 0; j < g->n; j++) {
-            buf_printf(out, "element %s %s { ", g->owner, nft_set_defs[g->elems[j]->set].name);
-            nft_text_elem(out, g->elems[j]);
+        for (const struct nft_elem *e = NULL; (e = nft_group_next(g, e));) {
+            buf_printf(out, "element %s %s { ", g->owner, nft_set_defs[e->set].name);
+            nft_text_elem(out, e);
             buf_puts(out, " }\n");
         }
     }

@@ -197,8 +197,8 @@ static void receive(const struct planner *p, struct memo *m, struct nft_group_bu
 static bool group_has_family(const struct nft_group *g, enum family_index f)
 {
     enum nft_field address = f == F4 ? NFT_FIELD_IP4 : NFT_FIELD_IP6;
-    for (uint32_t i = 0; g && i < g->n; i++)
-        if (nft_set_defs[g->elems[i]->set].key[0] == address)
+    for (const struct nft_elem *e = NULL; g && (e = nft_group_next(g, e));)
+        if (nft_set_defs[e->set].key[0] == address)
             return true;
     return false;
 }

@@ -71,6 +71,7 @@ static const struct nft_table table = {
     .name = PORTOLAN_NFT_TABLE,
     .comment = "kept by portolan: what is edited here is put back",
     .sets = nft_set_defs,
+    .holds = (UINT64_C(1) << NFT_SERVICE4) - 1,
     .chains = chains,
     .n_chains = sizeof(chains) / sizeof(chains[0]),
 };

@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (!n || n > 60000)
         return 0;
-    enum nft_set set = data[0] % NFT_SET_COUNT;
+    enum nft_set set = data[0] % NFT_SERVICE4;
     struct nfgenmsg g = { 0 };
     struct nl_buf b = { 0 };
     struct arena mem = { 0 };

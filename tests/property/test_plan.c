@@ -82,8 +82,7 @@ static void count_met(const struct planner *p)
 static void assert_translates(const struct desired *d, uint64_t seed)
 {
     for (size_t i = 0; i < d->n_groups; i++) {
-        for (uint32_t j = 0; j < d->groups[i]->n; j++) {
-            const struct nft_elem *e = d->groups[i]->elems[j];
+        for (const struct nft_elem *e = NULL; (e = nft_group_next(d->groups[i], e));) {
             size_t ip = nft_field_size(nft_set_defs[e->set].key[0]);
             bool exact = e->set == NFT_TARGET4 || e->set == NFT_TARGET6;
             if (!exact && e->set != NFT_TARGETRANGE4 && e->set != NFT_TARGETRANGE6)
@@ -296,8 +295,8 @@ static void assert_keys_unique(const struct desired *d, uint64_t seed)
     for (size_t i = 0; i < d->n_groups; i++) {
         if (i)
             assert_true(strcmp(d->groups[i - 1]->owner, d->groups[i]->owner) < 0);
-        for (uint32_t j = 0; j < d->groups[i]->n; j++)
-            vec_push(&all, d->groups[i]->elems[j]);
+        for (const struct nft_elem *e = NULL; (e = nft_group_next(d->groups[i], e));)
+            vec_push(&all, e);
     }
     if (all.n > 1)
         qsort(all.v, all.n, sizeof(all.v[0]), by_elem);

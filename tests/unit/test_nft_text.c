@@ -115,7 +115,7 @@ static void elements_print_sorted_across_groups(void **state)
         "add element inet portolan ifaddr4 { \"enp1s0\" . 203.0.113.9 }\n"
         "add element inet portolan ifaddr6 { \"enp1s0\" . 2001:db8:113::9 }\n"
         "add element inet portolan open4 { 203.0.113.9 . tcp . 80 }\n"
-        "add element inet portolan refuserange6 { 2001:db8:113::9 . 132 . 5-9 }\n"
+        "add element inet portolan refuserange6 { 2001:db8:113::9 . sctp . 5-9 }\n"
         "add element inet portolan target4 { 203.0.113.9 . tcp . 80 : 10.244.1.7 . 8080 }\n"
         "add element inet portolan target6 { 2001:db8:113::9 . udp . 3000 : fd00:1::7 . 3001 }\n"
         "add element inet portolan targetrange4 { 203.0.113.9 . udp . 27015-27115 : 10.244.1.7 }\n"
@@ -128,9 +128,159 @@ static void elements_print_sorted_across_groups(void **state)
     nft_group_unref(node);
 }
 
+static void a_class_is_the_name_of_its_chain(void **state)
+{
+    (void)state;
+    static const struct {
+        struct nft_class c;
+        const char *name;
+    } cases[] = {
+        { { .family = IP_V4, .kind = NFT_CLASS_PICK, .n = 3 }, "pick4-3" },
+        { { .family = IP_V6, .kind = NFT_CLASS_PICK }, "pick6-0" },
+        { { IP_V4, NFT_CLASS_PICK, NFT_MASQUERADE_OUTSIDE, false, false, 1, 0, 0 },
+          "pick4-1-outside" },
+        { { IP_V6, NFT_CLASS_PICK, NFT_MASQUERADE_ALWAYS, true, false, 65535, 0, 10800 },
+          "pick6-65535-ranged-always-affinity10800" },
+        { { IP_V4, NFT_CLASS_PICK, NFT_MASQUERADE_NEVER, false, false, 0, 32767, UINT32_MAX },
+          "pick4-0-all32767-affinity4294967295" },
+        { { IP_V4, NFT_CLASS_PICK, NFT_MASQUERADE_ALWAYS, false, true, 7, 0, 1 },
+          "pick4-7-offset-always-affinity1" },
+        { { .family = IP_V4, .kind = NFT_CLASS_REJECT }, "reject4" },
+        { { .family = IP_V6, .kind = NFT_CLASS_REJECT, .ranged = true }, "reject6-ranged" },
+        { { .family = IP_V6, .kind = NFT_CLASS_DROP }, "drop6" },
+        { { .kind = NFT_CLASS_REMEMBER, .timeout = 86400 }, "remember-86400" },
+    };
+    char name[NFT_CLASS_NAME_MAX];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct nft_class c;
+        assert_string_equal(nft_class_name(&cases[i].c, name), cases[i].name);
+        assert_true(nft_class_parse(cases[i].name, &c));
+        assert_memory_equal(&c, &cases[i].c, sizeof(c));
+    }
+    static const char *const others[] = {
+        "",
+        "pick",
+        "pick4",
+        "pick5-1",
+        "pick4-01",
+        "pick4-",
+        "pick4--1",
+        "pick4-65536",
+        "pick4-1-",
+        "pick4-1-always-ranged",
+        "pick4-1-affinity0",
+        "pick4-1-affinity4294967296",
+        "pick4-1-all0",
+        "pick4-1-all",
+        "pick4-0-offset",
+        "pick4-1-offset-all2",
+        "pick-1",
+        "reject",
+        "reject4-always",
+        "drop4-ranged",
+        "drop4-1",
+        "remember",
+        "remember-",
+        "remember-0",
+        "remember4-1",
+        "remember-1 ",
+        "services",
+        "refuse",
+    };
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        struct nft_class c;
+        if (nft_class_parse(others[i], &c))
+            fail_msg("taken for a class: %s", others[i]);
+    }
+}
+
+static void a_class_sends_insiders_to_all_endpoints(void **state)
+{
+    (void)state;
+    struct nft_class c, next[2];
+    char name[NFT_CLASS_NAME_MAX];
+    assert_true(nft_class_parse("pick6-2-ranged-all5-affinity30", &c));
+    assert_int_equal(nft_class_next(&c, next), 2);
+    assert_string_equal(nft_class_name(&next[0], name), "pick6-5-offset-affinity30");
+    assert_string_equal(nft_class_name(&next[1], name), "pick6-5-offset-always-affinity30");
+    assert_int_equal(nft_class_next(&next[0], next), 0);
+}
+
+static struct ip_prefix prefix(const char *text)
+{
+    struct ip_prefix ret = { 0 };
+    assert_true(ip_prefix_parse(text, &ret));
+    return ret;
+}
+
+static void elements_of_services_print(void **state)
+{
+    (void)state;
+    struct ip vip = ip("10.96.0.1"), vip6 = ip("fd00:96::1"), pod = ip("10.244.1.7"),
+              pod6 = ip("fd00:1::7");
+    struct ip_prefix inner = prefix("10.1.2.3/16"), outer = prefix("10.0.0.0/8"),
+                     before = prefix("9.0.0.0/8"), all = prefix("0.0.0.0/0"),
+                     pods6 = prefix("fd00:1::/48");
+    struct nft_class pick;
+    assert_true(nft_class_parse("pick4-2-affinity30", &pick));
+    struct nft_group_builder *b = nft_group_begin("service/a/b");
+    nft_put_service(b, &vip, L4_TCP, 80, &pick);
+    /* What a drop has no use for is not in its name. */
+    struct nft_class drop = { IP_V6, NFT_CLASS_DROP, NFT_MASQUERADE_ALWAYS, true, true, 1, 2, 3 };
+    nft_put_service(b, &vip6, L4_SCTP, 80, &drop);
+    nft_put_endpoint(b, &vip, L4_TCP, 80, 1, &pod, 8080);
+    nft_put_endpoint(b, &vip, L4_TCP, 80, (uint16_t)NFT_INDEX_ALL, &pod, 8080);
+    nft_put_endpoint(b, &vip6, L4_UDP, 53, 0, &pod6, 5353);
+    nft_put_affinity(b, &vip, L4_TCP, 80, 0xfefe1234);
+    nft_put_affinity_timeout(b, 0xfefe1234, 30);
+    nft_put_affinity_endpoint(b, NFT_AFFINITYENDPOINT4, &vip, L4_TCP, 80, &pod, 8080);
+    nft_put_affinity_endpoint(b, NFT_AFFINITYALL4, &vip6, L4_TCP, 80, &pod6, 8080);
+    nft_put_address(b, NFT_CLUSTERIP4, &vip);
+    nft_put_pair(b, NFT_HAIRPIN4, &pod6);
+    nft_put_prefix(b, NFT_PODRANGE4, &inner);
+    nft_put_prefix(b, NFT_PODRANGE4, &outer);
+    nft_put_prefix(b, NFT_PODRANGE4, &before);
+    nft_put_prefix(b, NFT_PODRANGE4, &pods6);
+    nft_put_prefix(b, NFT_SERVICERANGE4, &inner);
+    nft_put_prefix(b, NFT_SERVICERANGE4, &all);
+    nft_put_source_range(b, &vip, L4_TCP, 80, &outer);
+    nft_put_source_range(b, &vip, L4_TCP, 80, &inner);
+    nft_put_source_range(b, &vip, L4_TCP, 81, &inner);
+    struct nft_group *g = nft_group_end(b);
+    struct buf text = { 0 };
+    for (const struct nft_elem *e = NULL; (e = nft_group_next(g, e));) {
+        buf_printf(&text, "%s ", nft_set_defs[e->set].name);
+        nft_text_elem(&text, e);
+        buf_puts(&text, "\n");
+    }
+    assert_string_equal(buf_str(&text),
+                        "service4 10.96.0.1 . tcp . 80 : goto pick4-2-affinity30\n"
+                        "service6 fd00:96::1 . sctp . 80 : goto drop6\n"
+                        "endpoint4 10.96.0.1 . tcp . 80 . 32768 : 10.244.1.7 . 8080\n"
+                        "endpoint4 10.96.0.1 . tcp . 80 . 1 : 10.244.1.7 . 8080\n"
+                        "endpoint6 fd00:96::1 . udp . 53 . 0 : fd00:1::7 . 5353\n"
+                        "clusterip4 10.96.0.1\n"
+                        "servicerange4 0.0.0.0-255.255.255.255\n"
+                        "podrange4 9.0.0.0-9.255.255.255\n"
+                        "podrange4 10.0.0.0-10.255.255.255\n"
+                        "podrange6 fd00:1::-fd00:1:0:ffff:ffff:ffff:ffff:ffff\n"
+                        "sourcerange4 10.96.0.1 . tcp . 80 . 10.0.0.0-10.255.255.255\n"
+                        "sourcerange4 10.96.0.1 . tcp . 81 . 10.1.0.0-10.1.255.255\n"
+                        "hairpin6 fd00:1::7 . fd00:1::7\n"
+                        "affinityid4 10.96.0.1 . tcp . 80 : 4278063668\n"
+                        "affinityendpoint4 10.96.0.1 . tcp . 80 . 10.244.1.7 : 10.244.1.7 . 8080\n"
+                        "affinityall6 fd00:96::1 . tcp . 80 . fd00:1::7 : fd00:1::7 . 8080\n"
+                        "affinitytimeout 4278063668 : goto remember-30\n");
+    buf_done(&text);
+    nft_group_unref(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_class_is_the_name_of_its_chain),
+        cmocka_unit_test(a_class_sends_insiders_to_all_endpoints),
+        cmocka_unit_test(elements_of_services_print),
         cmocka_unit_test(the_constant_table_is_the_golden_one),
         cmocka_unit_test(every_rule_counts_and_jumps_to_a_chain_there_is),
         cmocka_unit_test(a_key_has_the_fields_of_the_set_it_is_looked_up_in),
