@@ -3,8 +3,9 @@
  *   bench-change wait SET COUNT SECONDS
  *       until `inet portolan SET` holds COUNT elements; prints the monotonic time in us.
  *   bench-change rename SET GAP_MS < lines "FROM TO"
- *       renames FROM to TO and waits for the commit that brought an element into SET; prints
- *       us for each. GAP_MS lies between two changes: the agent has written its statuses then.
+ *       renames FROM to TO, or removes FROM when TO is "-", and waits for the commit that brought an
+ *       element into SET or took one out; prints us for each. GAP_MS lies between two changes: the
+ *       agent has written its statuses then.
  *
  * Waiting asks for the element count instead of subscribing, because a subscription slows
  * the kernel's big commits down; with single elements that does not show. */
@@ -118,7 +119,7 @@ static int wait_elements(const char *set, uint32_t want, int64_t seconds)
     return 0;
 }
 
-/* One datagram: notes elements that came into the set; true when it ends their commit. */
+/* One datagram: notes elements that came into the set or left it; true when it ends their commit. */
 static bool read_commit(struct mnl_socket *s, const char *set, bool *in_set)
 {
     char buf[65536];
@@ -128,7 +129,8 @@ static bool read_commit(struct mnl_socket *s, const char *set, bool *in_set)
     int left = (int)n;
     for (struct nlmsghdr *m = (struct nlmsghdr *)buf; mnl_nlmsg_ok(m, left);
          m = mnl_nlmsg_next(m, &left)) {
-        if (m->nlmsg_type == (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWSETELEM))
+        if (m->nlmsg_type == (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWSETELEM) ||
+            m->nlmsg_type == (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELSETELEM))
             *in_set |= attr_is(m, NFTA_SET_ELEM_LIST_TABLE, TABLE) &&
                        attr_is(m, NFTA_SET_ELEM_LIST_SET, set);
         else if (m->nlmsg_type == (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWGEN) && *in_set)
@@ -154,12 +156,12 @@ static int rename_all(const char *set, int64_t gap_us)
             read_commit(s, set, &ignored);
         bool in_set = false, done = false;
         int64_t start = now_us(), deadline = start + DEADLINE;
-        if (rename(from, to))
-            fail(to);
+        if (strcmp(to, "-") ? rename(from, to) : unlink(from))
+            fail(from);
         while (!done && readable(s, deadline - now_us()))
             done = read_commit(s, set, &in_set);
         if (!done) {
-            fprintf(stderr, "bench-change: %s: no element came into %s within %d ms\n", to, set,
+            fprintf(stderr, "bench-change: %s: no element of %s changed within %d ms\n", from, set,
                     DEADLINE / MS);
             return 1;
         }

@@ -1,13 +1,18 @@
 /* Round trips and new connections to several targets in turn.
  *
  *   bench-pingpong server PORT
- *       echoes TCP and UDP on every address; prints "ready".
- *   bench-pingpong rtt|new tcp|udp ROUNDS COUNT ADDR:PORT...
- *       each round does COUNT operations on every target, beginning with another target each
- *       time, and prints a line with the median us of each. `rtt`: one small message there and
- *       back. `new`: TCP connect, or a new UDP socket's first message there and back.
+ *       echoes TCP and UDP on every address, and reads away whatever TCP brings to PORT + 1; prints
+ *       "ready".
+ *   bench-pingpong rtt|new|rate|stream tcp|udp ROUNDS COUNT [DEVICE@]ADDR[/SPREAD]:PORT...
+ *       each round takes every target, beginning with another each time, and prints a line with a
+ *       figure of each. `rtt`: median us of COUNT small messages there and back. `new`: median us
+ *       of COUNT new connections, by TCP connect, or a new UDP socket's first message there
+ *       and back. `rate`: COUNT new connections, as many a second. `stream`: Mbit a second that one
+ *       TCP connection to PORT + 1 takes in COUNT ms.
  *
- * Targets take turns because a machine's pace drifts: a ratio within a round stays fair. */
+ * With SPREAD, new connections go to that many addresses from ADDR on, far apart. DEVICE is the
+ * interface the packets leave by. Targets take turns because a machine's pace drifts: a ratio
+ * within a round stays fair. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -24,6 +29,7 @@
 #define TARGETS_MAX 8
 #define MESSAGE     32
 #define WARM_UP     500
+#define STRIDE      7919 /* a prime: consecutive connections meet no common cache line */
 
 static _Noreturn void fail(const char *what)
 {
@@ -76,12 +82,22 @@ static void echo_stream(int fd)
         close(fd);
 }
 
+static void swallow_stream(int fd)
+{
+    static char buf[256 << 10];
+    while (read(fd, buf, sizeof(buf)) > 0)
+        ;
+    close(fd);
+}
+
 static _Noreturn void serve(uint16_t port)
 {
     int tcp = listener(SOCK_STREAM, port), udp = listener(SOCK_DGRAM, port);
+    int sink = listener(SOCK_STREAM, port + 1);
     int epoll = epoll_create1(EPOLL_CLOEXEC), one = 1;
     watch(epoll, tcp);
     watch(epoll, udp);
+    watch(epoll, sink);
     puts("ready");
     fflush(stdout);
     for (;;) {
@@ -91,6 +107,8 @@ static _Noreturn void serve(uint16_t port)
             int fd = ev[i].data.fd;
             if (fd == udp) {
                 echo_datagram(fd);
+            } else if (fd == sink) {
+                swallow_stream(accept4(sink, NULL, NULL, SOCK_CLOEXEC));
             } else if (fd != tcp) {
                 echo_stream(fd);
             } else if ((fd = accept4(tcp, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
@@ -103,12 +121,22 @@ static _Noreturn void serve(uint16_t port)
 
 /* ---- client ---- */
 
-static int dial(const struct sockaddr_in *to, bool udp)
+struct target {
+    const char *device; /* "": whichever leads there */
+    struct sockaddr_in address;
+    uint32_t spread, at;
+    int fd; /* one connection for rtt */
+};
+
+static int dial(const struct target *t, const struct sockaddr_in *to, bool udp)
 {
     int fd = socket(AF_INET, (udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC, 0), one = 1;
     struct timeval patience = { .tv_sec = 2 };
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    if (*t->device &&
+        setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, t->device, (socklen_t)strlen(t->device)))
+        fail(t->device);
     if (!udp)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     if (fd < 0 || connect(fd, (const struct sockaddr *)to, sizeof(*to)))
@@ -130,12 +158,15 @@ static double time_exchange(int fd)
     return now_us() - start;
 }
 
-static double time_new(const struct sockaddr_in *to, bool udp)
+static double time_new(struct target *t, bool udp)
 {
     /* A reset leaves no socket in TIME_WAIT to run out of ports with. */
     struct linger reset = { .l_onoff = 1 };
+    struct sockaddr_in to = t->address;
+    t->at = (uint32_t)(((uint64_t)t->at + STRIDE) % t->spread);
+    to.sin_addr.s_addr = htonl(ntohl(to.sin_addr.s_addr) + t->at);
     double start = now_us();
-    int fd = dial(to, udp);
+    int fd = dial(t, &to, udp);
     if (udp)
         exchange(fd);
     double took = now_us() - start;
@@ -150,55 +181,109 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static struct sockaddr_in target(char *text)
+static double median_of(struct target *t, bool fresh, bool udp, size_t count, double *took)
 {
-    struct sockaddr_in a = { .sin_family = AF_INET };
-    char *colon = strchr(text, ':');
-    if (colon)
-        *colon = 0;
-    if (!colon || inet_pton(AF_INET, text, &a.sin_addr) != 1)
-        fail(text);
-    a.sin_port = htons((uint16_t)atoi(colon + 1));
-    return a;
+    for (size_t i = 0; i < count; i++)
+        took[i] = fresh ? time_new(t, udp) : time_exchange(t->fd);
+    qsort(took, count, sizeof(*took), ascending);
+    return took[count / 2];
 }
 
-static void measure(bool fresh, bool udp, int rounds, size_t count, struct sockaddr_in *to, int n)
+static double rate_of(struct target *t, bool udp, size_t count)
 {
-    int fd[TARGETS_MAX] = { 0 };
+    double start = now_us();
+    for (size_t i = 0; i < count; i++)
+        time_new(t, udp);
+    return (double)count * 1e6 / (now_us() - start);
+}
+
+static double stream_of(const struct target *t, size_t ms)
+{
+    static const char buf[256 << 10];
+    struct sockaddr_in to = t->address;
+    to.sin_port = htons((uint16_t)(ntohs(to.sin_port) + 1));
+    int fd = dial(t, &to, false);
+    double start = now_us(), bytes = 0, took;
+    do {
+        ssize_t n = write(fd, buf, sizeof(buf));
+        if (n < 0)
+            fail("stream");
+        bytes += (double)n;
+        took = now_us() - start;
+    } while (took < (double)ms * 1e3);
+    close(fd);
+    return bytes * 8 / took;
+}
+
+static struct target target(char *text)
+{
+    struct target t = { .device = "", .address = { .sin_family = AF_INET }, .spread = 1 };
+    char *at = strchr(text, '@');
+    if (at) {
+        *at = 0;
+        t.device = text;
+        text = at + 1;
+    }
+    char *colon = strchr(text, ':'), *slash = strchr(text, '/');
+    if (colon)
+        *colon = 0;
+    if (slash) {
+        *slash = 0;
+        t.spread = (uint32_t)strtoul(slash + 1, NULL, 10);
+    }
+    if (!colon || !t.spread || inet_pton(AF_INET, text, &t.address.sin_addr) != 1)
+        fail(text);
+    t.address.sin_port = htons((uint16_t)atoi(colon + 1));
+    return t;
+}
+
+enum what { RTT, NEW, RATE, STREAM, UNKNOWN };
+
+static void measure(enum what what, bool udp, int rounds, size_t count, struct target *to, int n)
+{
     double *took = calloc(count, sizeof(*took));
     for (int t = 0; t < n; t++) {
-        fd[t] = dial(&to[t], udp);
+        to[t].fd = dial(&to[t], &to[t].address, udp);
         for (int i = 0; i < WARM_UP; i++)
-            exchange(fd[t]);
+            exchange(to[t].fd);
     }
     for (int r = 0; r < rounds; r++) {
-        double median[TARGETS_MAX];
+        double figure[TARGETS_MAX];
         for (int k = 0; k < n; k++) {
             int t = (r + k) % n;
-            for (size_t i = 0; i < count; i++)
-                took[i] = fresh ? time_new(&to[t], udp) : time_exchange(fd[t]);
-            qsort(took, count, sizeof(*took), ascending);
-            median[t] = took[count / 2];
+            figure[t] = what == RATE     ? rate_of(&to[t], udp, count)
+                        : what == STREAM ? stream_of(&to[t], count)
+                                         : median_of(&to[t], what == NEW, udp, count, took);
         }
         for (int t = 0; t < n; t++)
-            printf("%.2f%c", median[t], t + 1 < n ? ' ' : '\n');
+            printf("%.2f%c", figure[t], t + 1 < n ? ' ' : '\n');
     }
     free(took);
+}
+
+static enum what what_of(const char *name)
+{
+    static const char *const names[] = { "rtt", "new", "rate", "stream" };
+    enum what what = RTT;
+    while (what < UNKNOWN && strcmp(name, names[what]))
+        what++;
+    return what;
 }
 
 int main(int argc, char **argv)
 {
     if (argc == 3 && !strcmp(argv[1], "server"))
         serve((uint16_t)atoi(argv[2]));
-    if (argc < 6 || argc - 5 > TARGETS_MAX) {
-        fputs("usage: bench-pingpong server PORT | rtt|new tcp|udp ROUNDS COUNT ADDR:PORT...\n",
+    if (argc < 6 || argc - 5 > TARGETS_MAX || what_of(argv[1]) == UNKNOWN) {
+        fputs("usage: bench-pingpong server PORT | rtt|new|rate|stream tcp|udp ROUNDS COUNT "
+              "[DEVICE@]ADDR[/SPREAD]:PORT...\n",
               stderr);
         return 2;
     }
-    struct sockaddr_in to[TARGETS_MAX];
+    struct target to[TARGETS_MAX];
     for (int i = 5; i < argc; i++)
         to[i - 5] = target(argv[i]);
-    measure(!strcmp(argv[1], "new"), !strcmp(argv[2], "udp"), atoi(argv[3]),
-            strtoul(argv[4], NULL, 10), to, argc - 5);
+    measure(what_of(argv[1]), !strcmp(argv[2], "udp"), atoi(argv[3]), strtoul(argv[4], NULL, 10),
+            to, argc - 5);
     return 0;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Writes a manifest folder with N mappings, the same bytes every time.
 
-  tests/bench/world.py DIR --mappings N [--layout object|namespace] [--spare S]
+  tests/bench/mappings.py DIR --mappings N [--layout object|namespace] [--spare S]
 
 A hundred mappings share a namespace. Each has a Service and an EndpointSlice with a pod on
 the node; TCP and UDP take turns. `--spare` adds services without a mapping. Layout `object` is
