@@ -250,7 +250,7 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     /* Nothing is new but the kernel: what is done then undoes what somebody else did. */
     bool mends = snap.changes_known && !snap.n_changes && !host_news;
     const struct plan *plan = plan_build(p->planner, &snap);
-    int64_t planned = clock_mono_us();
+    int64_t planned = clock_mono_us(), kernel = p->nft_port->batch_us;
     int r = apply(p, &plan->desired, needs, &p->failure);
     int64_t applied = clock_mono_us();
     if (!r)
@@ -269,10 +269,10 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     const struct report *rep = &p->report;
     if (rep->adds || rep->changes || rep->deletes)
         log_info("event=%s adds=%zu changes=%zu deletes=%zu bytes=%zu refused=%zu plan_us=%lld "
-                 "apply_us=%lld conntrack_us=%lld",
+                 "apply_us=%lld kernel_us=%lld conntrack_us=%lld",
                  mends ? "mended" : "applied", rep->adds, rep->changes, rep->deletes, rep->bytes,
                  rep->refusals.n, (long long)(planned - start), (long long)(applied - planned),
-                 (long long)(flushed - applied));
+                 (long long)(p->nft_port->batch_us - kernel), (long long)(flushed - applied));
     if (!snap.changes_known || snap.n_changes >= MANY_CHANGES)
         malloc_trim(0); /* leaves more free memory behind than the next passes use */
     metrics_observe(&p->metrics.plan, planned - start);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "netlink/nl_attr.h"
 
 #define TRIES      8
@@ -88,7 +89,9 @@ int nl_batch(struct nl_port *p, const void *buf, size_t len, uint32_t last_seq,
     bool whole = false;
     int first = 0;
     *ret_n = 0;
+    int64_t start = clock_mono_us();
     int r = send_bytes(p, buf, len, err);
+    p->batch_us += clock_mono_us() - start;
     while (!r && !whole) {
         /* The kernel works a request off inside sendmsg: what there is to answer is there. */
         ssize_t n = receive(p, &in, 0);

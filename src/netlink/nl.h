@@ -36,6 +36,7 @@ struct nl_port {
     int fd; /* to poll; -1 in tests */
     uint32_t portid;
     uint32_t seq;
+    int64_t batch_us; /* the kernel's time for all batches so far */
 };
 
 /* `bus` is NETLINK_ROUTE or NETLINK_NETFILTER; `groups` are multicast group numbers to join,
