@@ -1,4 +1,4 @@
-#include "model/object.h"
+#include "model/trafficclass.h"
 
 #include <string.h>
 
@@ -10,6 +10,7 @@ const struct kind_info kind_info[KIND_COUNT] = {
     [KIND_PORTMAP] = { "PortMap", "portmaps", "kuport.wlz.li/v1alpha1", true },
     [KIND_PORTMAPCLASS] = { "PortMapClass", "portmapclasses", "kuport.wlz.li/v1alpha1", false },
     [KIND_SERVICECIDR] = { "ServiceCIDR", "servicecidrs", "networking.k8s.io/v1", false },
+    [KIND_TRAFFICCLASS] = { "TrafficClass", "trafficclasses", "net.renner.uno/v1alpha1", false },
 };
 
 static size_t object_size(enum object_kind kind)
@@ -29,6 +30,8 @@ static size_t object_size(enum object_kind kind)
         return sizeof(struct portmap_class);
     case KIND_SERVICECIDR:
         return sizeof(struct service_cidr);
+    case KIND_TRAFFICCLASS:
+        return sizeof(struct traffic_class);
     case KIND_COUNT:
         break;
     }
@@ -75,7 +78,7 @@ static bool str_eq(const char *a, const char *b)
         return true;                                                    \
     }
 
-static bool strings_eq(const struct string_list *a, const struct string_list *b)
+bool strings_equal(const struct string_list *a, const struct string_list *b)
 {
     if (a->n != b->n)
         return false;
@@ -95,7 +98,7 @@ DEFINE_ARRAY_EQ(label_eq, struct label)
  * heartbeat, say) is no change. */
 static bool is_written(enum object_kind kind)
 {
-    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS;
+    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS || kind == KIND_TRAFFICCLASS;
 }
 
 static bool meta_eq(const struct meta *a, const struct meta *b)
@@ -113,7 +116,7 @@ DEFINE_ARRAY_EQ(ip_equal, struct ip)
 static bool node_eq(const struct node *a, const struct node *b)
 {
     return ARRAY_EQ(a, b, internal_ips, n_internal_ips, ip_equal) &&
-           strings_eq(&a->pod_cidrs, &b->pod_cidrs) && a->deletion == b->deletion &&
+           strings_equal(&a->pod_cidrs, &b->pod_cidrs) && a->deletion == b->deletion &&
            a->to_be_deleted == b->to_be_deleted;
 }
 
@@ -134,9 +137,9 @@ static bool service_eq(const struct service *a, const struct service *b)
 {
     return ARRAY_EQ(a, b, ports, n_ports, service_port_eq) &&
            a->affinity_timeout == b->affinity_timeout &&
-           strings_eq(&a->cluster_ips, &b->cluster_ips) &&
-           strings_eq(&a->external_ips, &b->external_ips) &&
-           strings_eq(&a->source_ranges, &b->source_ranges) &&
+           strings_equal(&a->cluster_ips, &b->cluster_ips) &&
+           strings_equal(&a->external_ips, &b->external_ips) &&
+           strings_equal(&a->source_ranges, &b->source_ranges) &&
            ARRAY_EQ(a, b, ingress, n_ingress, ingress_eq) && a->type == b->type &&
            a->internal_policy == b->internal_policy && a->external_policy == b->external_policy &&
            a->affinity == b->affinity && a->health_check_port == b->health_check_port &&
@@ -152,12 +155,12 @@ DEFINE_ARRAY_EQ(endpoint_port_eq, struct endpoint_port)
 static bool hints_eq(const struct endpoint_hints *a, const struct endpoint_hints *b)
 {
     return a == b ||
-           (a && b && strings_eq(&a->zones, &b->zones) && strings_eq(&a->nodes, &b->nodes));
+           (a && b && strings_equal(&a->zones, &b->zones) && strings_equal(&a->nodes, &b->nodes));
 }
 
 static bool endpoint_eq(const struct endpoint *a, const struct endpoint *b)
 {
-    return strings_eq(&a->addresses, &b->addresses) && a->ready == b->ready &&
+    return strings_equal(&a->addresses, &b->addresses) && a->ready == b->ready &&
            a->serving == b->serving && a->terminating == b->terminating &&
            str_eq(a->node_name, b->node_name) && str_eq(a->target_kind, b->target_kind) &&
            str_eq(a->target_ns, b->target_ns) && str_eq(a->target_name, b->target_name) &&
@@ -206,24 +209,25 @@ static bool portmap_eq(const struct portmap *a, const struct portmap *b)
 {
     return str_eq(a->class_name, b->class_name) && a->protocol == b->protocol &&
            a->port == b->port && a->end_port == b->end_port && a->has_end_port == b->has_end_port &&
-           strings_eq(&a->interfaces, &b->interfaces) && str_eq(a->service_name, b->service_name) &&
-           str_eq(a->service_port, b->service_port) && portmap_status_equal(&a->status, &b->status);
+           strings_equal(&a->interfaces, &b->interfaces) &&
+           str_eq(a->service_name, b->service_name) && str_eq(a->service_port, b->service_port) &&
+           portmap_status_equal(&a->status, &b->status);
 }
 
 static bool class_node_eq(const struct class_node *a, const struct class_node *b)
 {
-    return str_eq(a->name, b->name) && strings_eq(&a->interfaces, &b->interfaces);
+    return str_eq(a->name, b->name) && strings_equal(&a->interfaces, &b->interfaces);
 }
 DEFINE_ARRAY_EQ(class_node_eq, struct class_node)
 
 static bool requirement_eq(const struct selector_requirement *a,
                            const struct selector_requirement *b)
 {
-    return str_eq(a->key, b->key) && str_eq(a->op, b->op) && strings_eq(&a->values, &b->values);
+    return str_eq(a->key, b->key) && str_eq(a->op, b->op) && strings_equal(&a->values, &b->values);
 }
 DEFINE_ARRAY_EQ(requirement_eq, struct selector_requirement)
 
-static bool selector_eq(const struct label_selector *a, const struct label_selector *b)
+bool selector_equal(const struct label_selector *a, const struct label_selector *b)
 {
     return ARRAY_EQ(&a->match_labels, &b->match_labels, v, n, label_eq) &&
            ARRAY_EQ(a, b, expressions, n_expressions, requirement_eq);
@@ -266,7 +270,7 @@ static bool class_eq(const struct portmap_class *a, const struct portmap_class *
            a->n_reserved == b->n_reserved &&
            (!a->n_reserved ||
             !memcmp(a->reserved, b->reserved, a->n_reserved * sizeof(a->reserved[0]))) &&
-           a->has_selector == b->has_selector && selector_eq(&a->selector, &b->selector) &&
+           a->has_selector == b->has_selector && selector_equal(&a->selector, &b->selector) &&
            a->return_mode == b->return_mode && a->vni == b->vni && a->vxlan_port == b->vxlan_port &&
            str_eq(a->subnet, b->subnet) && str_eq(a->subnet6, b->subnet6) &&
            class_status_eq(&a->status, &b->status);
@@ -291,8 +295,11 @@ bool object_equal(const struct object *a, const struct object *b)
     case KIND_PORTMAPCLASS:
         return class_eq((const struct portmap_class *)a, (const struct portmap_class *)b);
     case KIND_SERVICECIDR:
-        return strings_eq(&((const struct service_cidr *)a)->cidrs,
-                          &((const struct service_cidr *)b)->cidrs);
+        return strings_equal(&((const struct service_cidr *)a)->cidrs,
+                             &((const struct service_cidr *)b)->cidrs);
+    case KIND_TRAFFICCLASS:
+        return traffic_class_equal((const struct traffic_class *)a,
+                                   (const struct traffic_class *)b);
     }
     return true;
 }

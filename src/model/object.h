@@ -25,6 +25,7 @@ enum object_kind {
     KIND_PORTMAP,
     KIND_PORTMAPCLASS,
     KIND_SERVICECIDR,
+    KIND_TRAFFICCLASS, /* model/trafficclass.h */
     KIND_COUNT
 };
 
@@ -282,6 +283,8 @@ bool object_equal(const struct object *a, const struct object *b);
 bool portmap_status_equal(const struct portmap_status *a, const struct portmap_status *b);
 bool node_row_equal(const struct node_row *a, const struct node_row *b);
 bool link_claim_equal(const struct link_claim *a, const struct link_claim *b);
+bool strings_equal(const struct string_list *a, const struct string_list *b);
+bool selector_equal(const struct label_selector *a, const struct label_selector *b);
 bool conditions_equal(const struct condition_list *a, const struct condition_list *b);
 
 const char *l4proto_name(enum l4proto p); /* "TCP", "UDP", "SCTP" */

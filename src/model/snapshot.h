@@ -4,6 +4,7 @@
 
 #include "model/host.h"
 #include "model/object.h"
+#include "model/trafficclass.h"
 
 /* What differs from the snapshot before, so that a memoised planner can skip the rest. */
 struct change {
@@ -34,6 +35,8 @@ struct snapshot {
     size_t n_classes;
     const struct service_cidr *const *service_cidrs;
     size_t n_service_cidrs;
+    const struct traffic_class *const *traffic_classes;
+    size_t n_traffic_classes;
 
     /* When `changes_known` is false (first pass, host changed, test) everything may differ;
      * otherwise exactly the listed objects were added, replaced or removed. */

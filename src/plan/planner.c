@@ -306,6 +306,7 @@ static bool touches_everything(const struct snapshot *s)
         case KIND_ENDPOINTSLICE:
         case KIND_PORTMAP:
         case KIND_SERVICECIDR:
+        case KIND_TRAFFICCLASS:
         case KIND_COUNT:
             break;
         }

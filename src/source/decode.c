@@ -403,7 +403,8 @@ int doc_decode(const struct doc *doc, bool with_status, struct object **ret,
     struct decoder d = { .tokens = doc->tokens,
                          .with_status = with_status,
                          .strict = !with_status &&
-                                   (doc->kind == KIND_PORTMAP || doc->kind == KIND_PORTMAPCLASS),
+                                   (doc->kind == KIND_PORTMAP || doc->kind == KIND_PORTMAPCLASS ||
+                                    doc->kind == KIND_TRAFFICCLASS),
                          .kind = doc->kind_name,
                          .ns = doc->ns,
                          .name = doc->name,

@@ -55,7 +55,7 @@ enum object_kind doc_meant(const struct doc *doc)
     size_t best = SIZE_MAX;
     for (enum object_kind k = 0; k < KIND_COUNT && doc->kind == KIND_COUNT; k++) {
         const struct kind_info *info = &kind_info[k];
-        bool own = k == KIND_PORTMAP || k == KIND_PORTMAPCLASS;
+        bool own = k == KIND_PORTMAP || k == KIND_PORTMAPCLASS || k == KIND_TRAFFICCLASS;
         bool group = same_group(doc->api_version, info->api_version);
         /* Names near those of Kubernetes' kinds are other kinds of Kubernetes. */
         if (own && group ? near_name(doc->kind_name, info->kind, &best)

@@ -82,6 +82,10 @@ extern const struct shape node_row_shape;
 /* shapes_core.c */
 extern const struct shape meta_shape, node_shape, namespace_shape, service_shape, slice_shape,
     service_cidr_shape;
+/* shapes.c */
+extern const struct shape condition_shape, requirement_shape;
+/* shapes_traffic.c */
+extern const struct shape traffic_class_shape;
 
 /* ---- for custom fields ---- */
 #define RECENT_STRINGS 32
@@ -92,7 +96,7 @@ struct decoder {
     /* Of this object, by hash: namespaces, nodes and kinds come again and again in a slice. */
     const char *recent[RECENT_STRINGS];
     bool with_status;
-    bool strict; /* a PortMap or PortMapClass as someone wrote it: what is unknown is a mistake */
+    bool strict; /* an object of our own kinds as someone wrote it: what is unknown is a mistake */
     const char *kind, *ns, *name; /* for sentences; ns "" when it has none */
     char path[256];
     size_t path_n;

@@ -1,4 +1,4 @@
-/* Words for the tables of shapes.c and shapes_core.c. Include it last, and in no header. */
+/* Words for the tables of shapes*.c. Include it last, and in no header. */
 #pragma once
 
 #include "source/shape.h"
@@ -10,6 +10,15 @@
 #define END          \
     {                \
         .name = NULL \
+    }
+
+/* The fields of a metav1.LabelSelector that is `member` of `type`. */
+#define SELECTOR(type, member)                                         \
+    { "matchLabels", FIELD_PAIRS, AT(type, member.match_labels.v),     \
+      N(type, member.match_labels.n) },                                \
+    {                                                                  \
+        "matchExpressions", FIELD_LIST, AT(type, member.expressions),  \
+            N(type, member.n_expressions), .shape = &requirement_shape \
     }
 
 #define METADATA METADATA_OF(meta_shape)

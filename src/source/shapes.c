@@ -18,8 +18,8 @@ static const struct field condition_fields[] = {
     { "lastTransitionTime", FIELD_TIME, AT(struct condition, last_transition) },
     END,
 };
-static const struct shape condition_shape = { .fields = condition_fields,
-                                              .size = sizeof(struct condition) };
+const struct shape condition_shape = { .fields = condition_fields,
+                                       .size = sizeof(struct condition) };
 
 /* ---- PortMap ---- */
 
@@ -143,16 +143,10 @@ static const struct field requirement_fields[] = {
     { "values", FIELD_STRINGS, AT(struct selector_requirement, values) },
     END,
 };
-static const struct shape requirement_shape = { .fields = requirement_fields,
-                                                .size = sizeof(struct selector_requirement) };
+const struct shape requirement_shape = { .fields = requirement_fields,
+                                         .size = sizeof(struct selector_requirement) };
 
-static const struct field selector_fields[] = {
-    { "matchLabels", FIELD_PAIRS, AT(struct portmap_class, selector.match_labels.v),
-      N(struct portmap_class, selector.match_labels.n) },
-    { "matchExpressions", FIELD_LIST, AT(struct portmap_class, selector.expressions),
-      N(struct portmap_class, selector.n_expressions), .shape = &requirement_shape },
-    END,
-};
+static const struct field selector_fields[] = { SELECTOR(struct portmap_class, selector), END };
 static const struct shape selector_shape = { .fields = selector_fields };
 
 static const struct field vxlan_fields[] = {
@@ -266,4 +260,5 @@ const struct shape *const shape_of_kind[KIND_COUNT] = {
     [KIND_PORTMAP] = &portmap_shape,
     [KIND_PORTMAPCLASS] = &class_shape,
     [KIND_SERVICECIDR] = &service_cidr_shape,
+    [KIND_TRAFFICCLASS] = &traffic_class_shape,
 };

@@ -182,6 +182,7 @@ void store_snapshot(struct store *s, struct snapshot *snap)
     VIEW(KIND_PORTMAP, struct portmap, portmaps);
     VIEW(KIND_PORTMAPCLASS, struct portmap_class, classes);
     VIEW(KIND_SERVICECIDR, struct service_cidr, service_cidrs);
+    VIEW(KIND_TRAFFICCLASS, struct traffic_class, traffic_classes);
 #undef VIEW
     snap->changes_known = s->ever_committed;
     snap->changes = s->changes.v;

@@ -257,6 +257,9 @@ struct object *gen_object(struct rng *r, enum gen_manner manner, enum object_kin
     case KIND_SERVICECIDR:
         gen_service_cidr(r, manner, (struct service_cidr *)(void *)o);
         break;
+    case KIND_TRAFFICCLASS:
+        name_it(o, "", "pods", r);
+        break;
     case KIND_PORTMAPCLASS:
     case KIND_COUNT:
         gen_class(r, manner, (struct portmap_class *)(void *)o);

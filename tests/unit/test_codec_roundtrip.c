@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codec_help.h"
+#include "model/trafficclass.h"
 #include "source/shape.h"
 
 static uint64_t rng;
@@ -105,6 +106,10 @@ static void fill_custom(struct arena *mem, void *base, const struct field *f)
     }
     if (!strcmp(f->name, "endpoints.kubernetes.io/last-change-trigger-time")) {
         ((struct endpoint_slice *)base)->trigger = below(2) * (int64_t)below(UINT32_MAX);
+        return;
+    }
+    if (!strcmp(f->name, "families")) {
+        ((struct traffic_class *)base)->families = (uint8_t)(1 + below(3));
         return;
     }
     struct node *node = base;
