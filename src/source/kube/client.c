@@ -130,7 +130,7 @@ static void free_client(uv_handle_t *handle)
     struct client *h = handle->data;
     vec_done(&h->sockets);
     vec_done(&h->counts);
-    arena_done(&h->token_mem);
+    arena_done(&h->credentials_mem);
     free(h->user_agent);
     free(h);
 }
@@ -160,8 +160,7 @@ bool client_active(const struct client_request *r)
 
 void client_renew(struct client *h)
 {
-    h->token_us = 0;
-    h->fresh = true;
+    h->credentials_us = 0;
 }
 
 size_t client_counts(const struct client *h, const struct client_count **ret)

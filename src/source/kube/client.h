@@ -27,7 +27,8 @@ struct client_answer {
     long status;             /* 0: none came, or it was cut short */
     uint64_t retry_after_ms; /* 0: not said */
     const char *text;        /* a sentence: why it failed; "" for a success */
-    bool authorized;         /* false: 401 */
+    bool begun;              /* a status came, whatever became of the rest */
+    bool distrust;           /* 401, or no TLS: credentials may be out of date */
 };
 
 /* One request at a time; embedded by its user, zeroed at first. */
@@ -77,7 +78,8 @@ bool client_active(const struct client_request *r);
 long client_status(const struct client_request *r);
 /* done() will not be called. Accepts an idle one. Not inside data(). */
 void client_cancel(struct client_request *r);
-/* The token's file is read again, and the next requests use new connections. */
+/* Credentials are read again before the next request, as once a minute. A connection serves only
+ * requests with the certificates it was made with. */
 void client_renew(struct client *h);
 
 size_t client_counts(const struct client *h, const struct client_count **ret);

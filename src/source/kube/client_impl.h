@@ -11,10 +11,9 @@ struct client {
     uv_timer_t timer;
     const struct kube_config *config;
     char *user_agent;
-    struct arena token_mem;
-    const char *token;
-    int64_t token_us; /* when it was read, 0: never */
-    bool fresh;       /* the next request uses a new connection */
+    struct arena credentials_mem;
+    struct kube_credentials credentials;
+    int64_t credentials_us; /* when they were read, 0: never */
     VEC(struct client_count) counts;
     VEC(struct client_socket *) sockets;
 };

@@ -10,8 +10,8 @@
 #include "source/tokens.h"
 
 /* Tokens of pods are replaced long before they end (Kubernetes: at 80 % of an hour). */
-#define TOKEN_AGE_US 60000000
-#define CONNECT_S    10L
+#define CREDENTIALS_AGE_US 60000000
+#define CONNECT_S          10L
 /* 10 s idle, then a probe every 5 s, three unanswered: 25 s. */
 #define KEEP_IDLE_S       10
 #define KEEP_INTERVAL_S   5
@@ -101,7 +101,10 @@ static void set_blob(CURL *easy, CURLoption option, const struct blob *blob)
     curl_easy_setopt(easy, option, &b);
 }
 
-static void set_tls(CURL *easy, const struct kube_config *c)
+/* Certificates go in by content: libcurl would keep a CA file's content for a day, and go on using
+ * connections made with the client certificate a file held before. By name only what cannot be
+ * read, so that libcurl says so. */
+static void set_tls(CURL *easy, const struct kube_config *c, const struct kube_credentials *now)
 {
     curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     if (c->insecure) {
@@ -110,17 +113,17 @@ static void set_tls(CURL *easy, const struct kube_config *c)
     } else if (c->ca.p || *c->ca_file) {
         /* This one and no other: the system's folder would be trusted beside it. */
         curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
-        if (c->ca.p)
-            set_blob(easy, CURLOPT_CAINFO_BLOB, &c->ca);
+        if (now->ca.p)
+            set_blob(easy, CURLOPT_CAINFO_BLOB, &now->ca);
         else
             curl_easy_setopt(easy, CURLOPT_CAINFO, c->ca_file);
     }
-    if (c->cert.p)
-        set_blob(easy, CURLOPT_SSLCERT_BLOB, &c->cert);
+    if (now->cert.p)
+        set_blob(easy, CURLOPT_SSLCERT_BLOB, &now->cert);
     else if (*c->cert_file)
         curl_easy_setopt(easy, CURLOPT_SSLCERT, c->cert_file);
-    if (c->key.p)
-        set_blob(easy, CURLOPT_SSLKEY_BLOB, &c->key);
+    if (now->key.p)
+        set_blob(easy, CURLOPT_SSLKEY_BLOB, &now->key);
     else if (*c->key_file)
         curl_easy_setopt(easy, CURLOPT_SSLKEY, c->key_file);
 }
@@ -169,20 +172,19 @@ static void set_url(struct client_request *r, const struct kube_config *c, const
     buf_done(&url);
 }
 
-static const char *current_token(struct client *h)
+static const struct kube_credentials *current_credentials(struct client *h)
 {
     int64_t now = clock_mono_us();
-    if (!h->token_us || now - h->token_us > TOKEN_AGE_US) {
-        arena_reset(&h->token_mem);
-        h->token = kube_config_token(h->config, &h->token_mem);
-        h->token_us = now;
+    if (!h->credentials_us || now - h->credentials_us > CREDENTIALS_AGE_US) {
+        arena_reset(&h->credentials_mem);
+        kube_config_credentials(h->config, &h->credentials_mem, &h->credentials);
+        h->credentials_us = now;
     }
-    return h->token;
+    return &h->credentials;
 }
 
-static void set_headers(struct client_request *r, const struct client_call *call)
+static void set_headers(struct client_request *r, const struct client_call *call, const char *token)
 {
-    const char *token = current_token(r->client);
     add_header(r, "Accept: application/json");
     add_header(r, "Expect:");
     if (*token)
@@ -208,6 +210,7 @@ void client_request_setup(struct client_request *r, const struct client_call *ca
 {
     struct client *h = r->client;
     const struct kube_config *c = h->config;
+    const struct kube_credentials *now = current_credentials(h);
     r->easy = curl_easy_init();
     if (!r->easy)
         abort();
@@ -219,16 +222,14 @@ void client_request_setup(struct client_request *r, const struct client_call *ca
     buf_clear(&r->body);
     set_limits(r->easy, call);
     set_url(r, c, call->path);
-    set_headers(r, call);
-    set_tls(r->easy, c);
+    set_headers(r, call, now->token);
+    set_tls(r->easy, c, now);
     if (*c->proxy_url)
         curl_easy_setopt(r->easy, CURLOPT_PROXY, c->proxy_url);
     curl_easy_setopt(r->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     /* Wait for the first connection to say whether it takes more: TLS says so at once, clear text
      * only with the first answer's end. */
     curl_easy_setopt(r->easy, CURLOPT_PIPEWAIT, strncmp(c->server, "https", 5) ? 0L : 1L);
-    curl_easy_setopt(r->easy, CURLOPT_FRESH_CONNECT, h->fresh ? 1L : 0L);
-    h->fresh = false;
     /* Not for a watch: servers that compress one flush it as several gzip members, after the
      * first of which libcurl (7.88) refuses what follows. */
     if (strcmp(call->verb, "WATCH"))
@@ -304,9 +305,15 @@ static void explain_status(struct client_request *r, long status, struct buf *te
     buf_done(&message);
 }
 
+static bool is_tls(CURLcode code)
+{
+    return code == CURLE_SSL_CONNECT_ERROR || code == CURLE_SSL_CERTPROBLEM ||
+           code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+}
+
 void client_request_finish(struct client_request *r, CURLcode code)
 {
-    struct client_answer a = { .authorized = true };
+    struct client_answer a = { 0 };
     struct buf text = { 0 };
     long status = 0;
     curl_off_t retry_after = 0;
@@ -325,7 +332,8 @@ void client_request_finish(struct client_request *r, CURLcode code)
     } else {
         buf_printf(&text, "%s", *r->error ? r->error : curl_easy_strerror(code));
     }
-    a.authorized = status != 401;
+    a.begun = status;
+    a.distrust = status == 401 || is_tls(code);
     a.text = buf_str(&text);
     count(r->client, r->verb, a.status);
     release(r);

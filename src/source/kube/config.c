@@ -50,7 +50,7 @@ int kube_config_file(const char *path, const char *context, struct kube_config *
     return r;
 }
 
-const char *kube_config_token(const struct kube_config *c, struct arena *mem)
+static const char *read_token(const struct kube_config *c, struct arena *mem)
 {
     char *text;
     size_t n;
@@ -61,4 +61,26 @@ const char *kube_config_token(const struct kube_config *c, struct arena *mem)
     const char *token = arena_strndup(mem, text + from, len);
     free(text);
     return token;
+}
+
+static struct blob read_blob(const struct blob *given, const char *file, struct arena *mem)
+{
+    char *text;
+    size_t n;
+    if (given->p)
+        return (struct blob){ arena_strndup(mem, given->p, given->n), given->n };
+    if (!*file || codec_read_file(file, &text, &n, NULL))
+        return (struct blob){ 0 };
+    const struct blob blob = { arena_strndup(mem, text, n), n };
+    free(text);
+    return blob;
+}
+
+void kube_config_credentials(const struct kube_config *c, struct arena *mem,
+                             struct kube_credentials *ret)
+{
+    *ret = (struct kube_credentials){ .token = read_token(c, mem),
+                                      .ca = read_blob(&c->ca, c->ca_file, mem),
+                                      .cert = read_blob(&c->cert, c->cert_file, mem),
+                                      .key = read_blob(&c->key, c->key_file, mem) };
 }

@@ -37,6 +37,13 @@ int kube_config_file(const char *path, const char *context, struct kube_config *
 int kube_config_parse(const char *text, size_t n, const char *path, const char *context,
                       struct kube_config *ret, struct err *err);
 
-/* The token to use now: the file's content if there is a file that can be read, else the one
- * given. In `mem`, "" when there is none. */
-const char *kube_config_token(const struct kube_config *c, struct arena *mem);
+/* What proves who is who. */
+struct kube_credentials {
+    const char *token; /* "": none */
+    struct blob ca, cert, key;
+};
+
+/* As they are now: of what is in a file, the file's content. A token's file that cannot be read
+ * leaves the token given, another such file nothing. All in `mem`. */
+void kube_config_credentials(const struct kube_config *c, struct arena *mem,
+                             struct kube_credentials *ret);

@@ -63,7 +63,7 @@ static int read_config(struct kube *k, struct err *err)
 
 void kube_answered(struct kube *k, const struct client_answer *a)
 {
-    if (!a->authorized) {
+    if (a->distrust) {
         /* Credentials may have been replaced; what cannot be read now is read next time. */
         read_config(k, NULL);
         client_renew(k->client);

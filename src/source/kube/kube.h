@@ -42,7 +42,7 @@ struct reflector {
     uv_timer_t *timer; /* the next try, or the end of patience with an initial stream */
     bool synced;
     bool initial;    /* this watch begins with the state; its end has not come */
-    bool no_stream;  /* the server does not know such watches */
+    bool no_stream;  /* the server does not know such watches, or does not get through with one */
     bool incomplete; /* an object without a name was passed over: nothing may be called gone */
     bool changed;    /* the sink must be told */
     bool alive;      /* this watch has said something */
@@ -51,7 +51,7 @@ struct reflector {
     char *version;   /* to watch from; NULL: list first */
     char *more;      /* the list's continue token */
     uint32_t round;
-    unsigned failures, restarts;
+    unsigned failures, doubts, restarts;
     uint64_t retry_after_ms;
     int64_t watch_us; /* when it began */
     char *noted;      /* the trouble last told of */
