@@ -77,6 +77,28 @@ def test_the_state_comes_by_a_watch_where_the_server_can(world):
     world.accepted("web", 2)
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_a_state_the_server_cannot_stream_is_listed(world, first):
+    """As one whose etcd does not report progress; `first`: some of the state did come."""
+    world.server.streams = True
+
+    def fails(r):
+        if r.query.get("sendInitialEvents") != "true":
+            return False
+        r.begin()
+        for o in list(world.server.objects[r.plural].values())[:first]:
+            r.chunk({"type": "ADDED", "object": o})
+        r.chunk({"type": "ERROR", "object": status(500, "InternalError",
+                                                   "RequestWatchProgress is disabled")})
+        return r.end()
+    world.server.fault("WATCH", fails, times=99)
+    settled(world)
+    for plural in WATCHED:
+        asked = [q for q in watches(world, plural) if "sendInitialEvents" in q]
+        assert len(asked) == 1 and len(world.server.asked(f"LIST {plural}")) == 1
+    assert "level=error" not in world.agents[0].log(), world.agents[0].log()
+
+
 def test_a_stream_cut_before_its_end_is_no_state(world):
     """Nothing may be called gone, or complete, by half a state."""
     world.server.streams = True
@@ -283,6 +305,20 @@ def test_a_server_that_goes_and_comes_back(world):
     world.server.put(portmap("web", 4000))
     world.accepted("web", 30)
     until(lambda: world.agents[0].ready()[0] == 200, "ready again")
+
+
+def test_after_a_long_absence_watches_go_on_where_they_were(world):
+    """A thousand nodes that list everything at once would be what ends a server that just came."""
+    settled(world)
+    lists = {p: len(world.server.asked(f"LIST {p}")) for p in WATCHED}
+    world.server.stop()
+    tries = r'portolan_api_requests_total\{verb="WATCH",code="0"'
+    until(lambda: world.agents[0].metric(tries) >= 6 * len(WATCHED), "many tries", 40)
+    world.restart_server()
+    world.server.put(portmap("web", 4000))
+    world.accepted("web", 40)
+    until(lambda: world.agents[0].ready()[0] == 200, "ready again", 40)
+    assert {p: len(world.server.asked(f"LIST {p}")) for p in WATCHED} == lists
 
 
 def test_a_crd_that_comes_later(world):

@@ -20,7 +20,7 @@
 /* A watch that ended sooner and said nothing has not worked. */
 #define WATCH_USEFUL_MS 1000
 /* Then the place in history may be what is wrong. */
-#define FAILURES_BEFORE_LIST 3
+#define DOUBTS_BEFORE_LIST 3
 
 static void go(struct reflector *r);
 static void on_timer(uv_timer_t *timer);
@@ -53,6 +53,7 @@ struct trouble {
     bool expected; /* no error */
     bool away;     /* the server did not answer: that concerns all reflectors */
     bool busy;     /* it will, later */
+    bool unheard;  /* nobody looked at the place in history we gave */
 };
 
 static void note_once(struct reflector *r, const struct trouble *t)
@@ -75,7 +76,10 @@ static void fail(struct reflector *r, const struct trouble *t)
     /* One that was cut off is asked again first: servers and what is before them restart. */
     if (r->failures > 1 || !r->synced)
         note_once(r, t);
-    if (r->initial || r->failures >= FAILURES_BEFORE_LIST) {
+    if (!t->unheard)
+        r->doubts++;
+    /* Not for a server that was away: all nodes would list everything when it is back. */
+    if (r->initial || r->doubts >= DOUBTS_BEFORE_LIST) {
         free(r->version);
         r->version = NULL;
     }
@@ -86,7 +90,7 @@ static void fail(struct reflector *r, const struct trouble *t)
 
 static void succeed(struct reflector *r)
 {
-    r->failures = 0;
+    r->failures = r->doubts = 0;
     r->unserved = false;
     free(r->noted);
     r->noted = NULL;
@@ -130,6 +134,8 @@ static void refused(struct reflector *r, const struct client_answer *a)
     }
     t.away = !a->status && !*r->err.text;
     t.busy = a->status == 429 || a->status >= 500;
+    t.unheard =
+        !a->begun || a->status == 401 || a->status == 429 || (a->status >= 502 && a->status <= 504);
     t.expected |= t.busy;
     fail(r, &t);
 }
@@ -273,7 +279,7 @@ static void watch_over(struct reflector *r, const struct client_answer *a, bool 
     else
         t.text = "the watch ended at once";
     /* Some server does not get through with it. */
-    r->no_stream |= r->initial && r->alive && r->failures + 1 >= FAILURES_BEFORE_LIST;
+    r->no_stream |= r->initial && r->alive && r->doubts + 1 >= DOUBTS_BEFORE_LIST;
     if (!*r->err.text && a->status != 200)
         refused(r, a);
     else if (*r->err.text || r->initial || at_once)
@@ -291,8 +297,8 @@ static void watch_done(void *user, const struct client_answer *a)
     r->restarts++;
     if (r->changed)
         tell_changed(r);
-    if (no_such_watch(r, a)) {
-        r->no_stream = true;
+    r->no_stream |= no_such_watch(r, a);
+    if (r->initial && r->no_stream) {
         list_page(r);
         return;
     }

@@ -121,6 +121,8 @@ static void on_error(struct reflector *r, const struct tokens *t, uint32_t objec
     }
     /* Too busy is no reason to ask for more. */
     r->relist = n != 429 && n < 500;
+    /* A server that knows such watches may still be unable: its etcd may not report progress. */
+    r->no_stream |= r->initial && n != 429 && (n < 502 || n > 504);
     err_set(&r->err, EPROTO, "the watch ended with error %ld: %.300s", n,
             token_string(t, object, "message"));
 }
