@@ -30,7 +30,7 @@ struct agent {
     unsigned needs;    /* enum pass_need of the next pass */
     uint64_t retry_ms;
     uint64_t audit_allowed_at; /* uv_now() ms */
-    uv_timer_t pass_timer, retry_timer, audit_timer;
+    uv_timer_t pass_timer, retry_timer, audit_timer, anew_timer;
     uv_poll_t route_poll, nft_poll;
     uv_signal_t sigterm, sigint, sighup;
     bool synced;
@@ -121,6 +121,14 @@ static void on_audit(uv_timer_t *t)
     request(t->data, PASS_ALL);
 }
 
+/* Whatever was told of changes: everything is planned and compared again. */
+static void on_anew(uv_timer_t *t)
+{
+    struct agent *a = t->data;
+    a->pass.anew = true;
+    request(a, PASS_ALL);
+}
+
 /* What others did since the last look; a set of enum pass_need. */
 static unsigned look(struct agent *a)
 {
@@ -166,12 +174,17 @@ static void on_signal(uv_signal_t *handle, int signum)
 
 static void sink_upsert(void *user, struct object *obj)
 {
-    store_upsert(((struct agent *)user)->pass.store, obj);
+    struct pass *p = &((struct agent *)user)->pass;
+    enum object_kind kind = obj->meta.kind;
+    if (store_upsert(p->store, obj) && p->proxy)
+        proxy_queue(p->proxy, kind);
 }
 
 static void sink_removed(void *user, enum object_kind kind, const char *ns, const char *name)
 {
-    store_remove(((struct agent *)user)->pass.store, kind, ns, name);
+    struct pass *p = &((struct agent *)user)->pass;
+    if (store_remove(p->store, kind, ns, name) && p->proxy)
+        proxy_queue(p->proxy, kind);
 }
 
 static void sink_note(void *user, bool is_error, const char *where, const char *text)
@@ -193,6 +206,8 @@ static void tell_metrics(void *user, struct buf *out)
     struct agent *a = user;
     const struct source_ops *ops = a->pass.source->ops;
     metrics_text(&a->pass.metrics, a->pass.store, out);
+    if (a->pass.proxy)
+        proxy_metrics_put(a->pass.proxy, out);
     if (ops->metrics)
         ops->metrics(a->pass.source, out);
 }
@@ -217,7 +232,38 @@ static bool tell_ready(void *user, struct buf *out)
     return pass_ready(&a->pass, out) && current;
 }
 
+static void answer(void *user, const char *path, struct http_answer *ret)
+{
+    if (!strcmp(path, "/livez") || !strcmp(path, "/healthz")) { /* that it answers is the proof */
+        buf_puts(&ret->body, "ok\n");
+    } else if (!strcmp(path, "/readyz")) {
+        if (tell_ready(user, &ret->body))
+            buf_puts(&ret->body, "ok\n");
+        else
+            ret->status = 503;
+    } else if (!strcmp(path, "/metrics")) {
+        ret->type = PROMETHEUS_TYPE;
+        tell_metrics(user, &ret->body);
+    } else {
+        ret->status = 404;
+        buf_puts(&ret->body, "/livez, /readyz, /healthz or /metrics\n");
+    }
+}
+
 /* ---- start and stop ---- */
+
+static int open_listeners(struct agent *a, const struct agent_options *opt, struct err *err)
+{
+    const struct http_handler handler = { a, answer };
+    const struct proxy_handler proxy = { a, tell_metrics };
+    struct err why;
+    int r = opt->metrics.port ? http_open(&opt->metrics, &a->loop, &handler, &a->http, &why) : 0;
+    if (r)
+        return err_set(err, -r, "--metrics-address %s; give another one, or none", why.text);
+    if (!opt->plan->serviceproxy)
+        return 0;
+    return proxy_open(&opt->proxy, a->pass.store, &a->loop, &proxy, &a->pass.proxy, err);
+}
 
 static void poll_fd(struct agent *a, uv_poll_t *poll, int fd)
 {
@@ -252,7 +298,9 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
                                            .node = opt->node,
                                            .kinds = source_kinds(opt->features) };
     a->pass.store = store_new();
-    int r = source_open(&source, &sink, &a->pass.source, err);
+    int r = open_listeners(a, opt, err);
+    if (!r)
+        r = source_open(&source, &sink, &a->pass.source, err);
     if (!r)
         r = pass_open(&a->pass, err);
     if (!r)
@@ -269,13 +317,11 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
     r = a->pass.source->ops->start(a->pass.source, &a->loop, err);
     if (r)
         return r;
-    const struct http_handler handler = { a, tell_metrics, tell_ready };
-    if (*opt->metrics_address)
-        r = http_open(opt->metrics_address, &a->loop, &handler, &a->http, err);
-    if (r)
-        return r;
     uint64_t every = (uint64_t)opt->audit_seconds * 1000;
     uv_timer_start(&a->audit_timer, on_audit, every, every);
+    every = (uint64_t)opt->proxy.config_sync_seconds * 1000;
+    if (a->pass.proxy)
+        uv_timer_start(&a->anew_timer, on_anew, every, every);
     request(a, PASS_ALL);
     return 0;
 }
@@ -292,10 +338,11 @@ static void stop(struct agent *a)
     if (a->pass.source)
         a->pass.source->ops->stop(a->pass.source);
     http_close(a->http);
+    proxy_close(a->pass.proxy);
     uv_walk(&a->loop, close_handle, NULL);
     uv_run(&a->loop, UV_RUN_DEFAULT);
     uv_loop_close(&a->loop);
-    http_free(a->http);
+    proxy_free(a->pass.proxy);
     if (a->pass.source)
         a->pass.source->ops->free(a->pass.source);
     monitor_close(a->monitor);
@@ -324,6 +371,7 @@ int agent_run(const struct agent_options *opt, struct err *err)
     init_timer(a, &a->pass_timer);
     init_timer(a, &a->retry_timer);
     init_timer(a, &a->audit_timer);
+    init_timer(a, &a->anew_timer);
     watch_signal(a, &a->sigterm, SIGTERM);
     watch_signal(a, &a->sigint, SIGINT);
     watch_signal(a, &a->sighup, SIGHUP);

@@ -4,8 +4,7 @@
 
 #include <stdint.h>
 
-#include "base/err.h"
-#include "plan/plan.h"
+#include "agent/proxy.h"
 
 struct agent_options {
     const char *node;                          /* this node's name, as its Node object is called */
@@ -13,9 +12,10 @@ struct agent_options {
     const char *features;                      /* a list of names: what to read from the source */
     const struct plan_options *plan;           /* the same features, and how they work */
     const char *state_dir;
-    const char *metrics_address; /* "" for none */
+    struct http_address metrics; /* port 0: none */
     uint32_t cni_vxlan_port;
-    uint32_t audit_seconds; /* full audit of the kernel */
+    uint32_t audit_seconds;     /* full audit of the kernel */
+    struct proxy_options proxy; /* used when the plan is for the service proxy */
 };
 
 /* Runs until SIGTERM or SIGINT. What is in the kernel stays there. 0 or -errno. */

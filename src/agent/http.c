@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/ip.h"
 
 #define CONNECTIONS_MAX 32
 #define IDLE_SECONDS    10
@@ -18,8 +18,98 @@ struct http {
     struct MHD_Daemon *daemon;
     uv_poll_t poll;
     uv_timer_t timer; /* libmicrohttpd closes idle connections when it is run */
+    int handles;      /* not closed yet */
     struct http_handler handler;
 };
+
+static int listen_on(const struct http_address *address, struct err *err);
+static enum MHD_Result on_request(void *user, struct MHD_Connection *c, const char *url,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_size, void **state);
+static void on_readable(uv_poll_t *p, int status, int events);
+static void on_closed(uv_handle_t *handle);
+
+bool http_address_parse(const char *text, struct http_address *ret)
+{
+    char host[IP_TEXT_MAX];
+    const char *colon = strrchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    bool bracketed = n > 2 && text[0] == '[' && text[n - 1] == ']';
+    if (bracketed) {
+        text++;
+        n -= 2;
+    }
+    if (!n || n >= sizeof(host))
+        return false;
+    memcpy(host, text, n);
+    host[n] = 0;
+    size_t digits = strspn(colon + 1, "0123456789");
+    int port = atoi(colon + 1);
+    struct ip ip;
+    if (!digits || digits > 5 || colon[1 + digits] || port < 1 || port > 65535 ||
+        !ip_parse(host, &ip) || (ip.family == IP_V6) != bracketed)
+        return false;
+    *ret = (struct http_address){ ip, (uint16_t)port };
+    return true;
+}
+
+const char *http_address_format(const struct http_address *a, char out[HTTP_ADDRESS_TEXT_MAX])
+{
+    char ip[IP_TEXT_MAX];
+    snprintf(out, HTTP_ADDRESS_TEXT_MAX, a->ip.family == IP_V6 ? "[%s]:%u" : "%s:%u",
+             ip_format(&a->ip, ip), a->port);
+    return out;
+}
+
+int http_open(const struct http_address *address, uv_loop_t *loop,
+              const struct http_handler *handler, struct http **ret, struct err *err)
+{
+    int fd = listen_on(address, err);
+    if (fd < 0)
+        return fd;
+    struct http *h = xcalloc(1, sizeof(*h));
+    h->handler = *handler;
+    h->daemon =
+        MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_END);
+    if (!h->daemon) {
+        char text[HTTP_ADDRESS_TEXT_MAX];
+        close(fd);
+        free(h);
+        return err_set(err, EIO,
+                       "%s: the HTTP server did not start; the limit of open files may "
+                       "be too low",
+                       http_address_format(address, text));
+    }
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    uv_poll_init(loop, &h->poll, info->epoll_fd);
+    uv_timer_init(loop, &h->timer);
+    h->handles = 2;
+    h->poll.data = h->timer.data = h;
+    uv_poll_start(&h->poll, UV_READABLE, on_readable);
+    *ret = h;
+    return 0;
+}
+
+void http_close(struct http *h)
+{
+    if (!h)
+        return;
+    uv_poll_stop(&h->poll); /* before its descriptor goes */
+    MHD_stop_daemon(h->daemon);
+    uv_close((uv_handle_t *)&h->poll, on_closed);
+    uv_close((uv_handle_t *)&h->timer, on_closed);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct http *h = handle->data;
+    if (!--h->handles)
+        free(h);
+}
+
+/* ---- the loop ---- */
 
 static void run(struct http *h);
 
@@ -45,15 +135,19 @@ static void run(struct http *h)
         uv_timer_stop(&h->timer);
 }
 
-static enum MHD_Result reply(struct MHD_Connection *c, unsigned status, const char *type,
-                             struct buf *body)
+/* ---- a request ---- */
+
+static enum MHD_Result reply(struct MHD_Connection *c, struct http_answer *a)
 {
     struct MHD_Response *r = MHD_create_response_from_buffer(
-        body->n, (void *)(uintptr_t)buf_str(body), MHD_RESPMEM_MUST_COPY);
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    enum MHD_Result queued = MHD_queue_response(c, status, r);
+        a->body.n, (void *)(uintptr_t)buf_str(&a->body), MHD_RESPMEM_MUST_COPY);
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, a->type);
+    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    if (a->header)
+        MHD_add_response_header(r, a->header, a->header_value);
+    enum MHD_Result queued = MHD_queue_response(c, a->status, r);
     MHD_destroy_response(r);
-    buf_done(body);
+    buf_done(&a->body);
     return queued;
 }
 
@@ -65,129 +159,70 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *c, const ch
     (void)upload;
     (void)state;
     struct http *h = user;
-    struct buf body = { 0 };
-    unsigned status = MHD_HTTP_OK;
-    const char *type = "text/plain; charset=utf-8";
+    struct http_answer a = { .status = MHD_HTTP_OK, .type = HTTP_TEXT };
     if (*upload_size) { /* nothing here takes a body: read it away */
         *upload_size = 0;
         return MHD_YES;
     }
     if (strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD)) {
-        status = MHD_HTTP_METHOD_NOT_ALLOWED;
-        buf_puts(&body, "GET or HEAD\n");
-    } else if (!strcmp(url, "/livez") || !strcmp(url, "/healthz")) {
-        buf_puts(&body, "ok\n");
-    } else if (!strcmp(url, "/readyz")) {
-        if (h->handler.ready(h->handler.user, &body))
-            buf_puts(&body, "ok\n");
-        else
-            status = MHD_HTTP_SERVICE_UNAVAILABLE;
-    } else if (!strcmp(url, "/metrics")) {
-        type = "text/plain; version=0.0.4; charset=utf-8";
-        h->handler.metrics(h->handler.user, &body);
+        a.status = MHD_HTTP_METHOD_NOT_ALLOWED;
+        buf_puts(&a.body, "GET or HEAD\n");
     } else {
-        status = MHD_HTTP_NOT_FOUND;
-        buf_puts(&body, "/livez, /readyz, /healthz or /metrics\n");
+        h->handler.answer(h->handler.user, url, &a);
     }
-    return reply(c, status, type, &body);
+    return reply(c, &a);
 }
 
-/* "127.0.0.1:10266", "[::1]:10266" */
-static bool parse_address(const char *text, struct sockaddr_storage *ret)
+/* ---- the socket ---- */
+
+static socklen_t to_sockaddr(const struct http_address *a, struct sockaddr_storage *ret)
 {
-    char host[IP_TEXT_MAX];
-    const char *colon = strrchr(text, ':');
-    size_t n = colon ? (size_t)(colon - text) : 0;
-    bool bracketed = n > 2 && text[0] == '[' && text[n - 1] == ']';
-    if (bracketed) {
-        text++;
-        n -= 2;
-    }
-    if (!n || n >= sizeof(host))
-        return false;
-    memcpy(host, text, n);
-    host[n] = 0;
-    size_t digits = strspn(colon + 1, "0123456789");
-    int port = atoi(colon + 1);
-    struct ip ip;
-    if (!digits || digits > 5 || colon[1 + digits] || port < 1 || port > 65535 ||
-        !ip_parse(host, &ip) || (ip.family == IP_V6) != bracketed)
-        return false;
     memset(ret, 0, sizeof(*ret));
-    if (ip.family == IP_V4) {
+    if (a->ip.family == IP_V4) {
         struct sockaddr_in *sa = (struct sockaddr_in *)ret;
         sa->sin_family = AF_INET;
-        sa->sin_port = htons((uint16_t)port);
-        memcpy(&sa->sin_addr, ip.bytes, 4);
-    } else {
-        struct sockaddr_in6 *sa = (struct sockaddr_in6 *)ret;
-        sa->sin6_family = AF_INET6;
-        sa->sin6_port = htons((uint16_t)port);
-        memcpy(&sa->sin6_addr, ip.bytes, 16);
+        sa->sin_port = htons(a->port);
+        memcpy(&sa->sin_addr, a->ip.bytes, 4);
+        return sizeof(*sa);
     }
-    return true;
+    struct sockaddr_in6 *sa = (struct sockaddr_in6 *)ret;
+    sa->sin6_family = AF_INET6;
+    sa->sin6_port = htons(a->port);
+    memcpy(&sa->sin6_addr, a->ip.bytes, 16);
+    return sizeof(*sa);
 }
 
-static int listen_on(const char *text, const struct sockaddr_storage *sa, struct err *err)
+static int bind_to(const struct http_address *a)
 {
-    int on = 1;
-    socklen_t len =
-        sa->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (fd < 0 || bind(fd, (const struct sockaddr *)sa, len) || listen(fd, CONNECTIONS_MAX)) {
+    static const int on = 1, off = 0;
+    struct sockaddr_storage sa;
+    socklen_t len = to_sockaddr(a, &sa);
+    int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (a->ip.family == IP_V6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    if (bind(fd, (const struct sockaddr *)&sa, len) || listen(fd, CONNECTIONS_MAX)) {
         int e = errno;
-        if (fd >= 0)
-            close(fd);
-        return err_set(err, e, "--metrics-address %s: %s; give another one, or none", text,
-                       strerror(e));
+        close(fd);
+        return -e;
     }
     return fd;
 }
 
-int http_open(const char *address, uv_loop_t *loop, const struct http_handler *handler,
-              struct http **ret, struct err *err)
+static int listen_on(const struct http_address *address, struct err *err)
 {
-    struct sockaddr_storage sa;
-    if (!parse_address(address, &sa))
-        return err_set(err, EINVAL, "--metrics-address %s: IP:PORT or [IP]:PORT is needed",
-                       address);
-    int fd = listen_on(address, &sa, err);
-    if (fd < 0)
-        return fd;
-    struct http *h = xcalloc(1, sizeof(*h));
-    h->handler = *handler;
-    h->daemon =
-        MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd,
-                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_END);
-    if (!h->daemon) {
-        close(fd);
-        free(h);
-        return err_set(err, EIO, "--metrics-address %s: the HTTP server did not start", address);
+    static const struct ip all4 = { .family = IP_V4 }, all6 = { .family = IP_V6 };
+    bool all = ip_equal(&address->ip, &all4) || ip_equal(&address->ip, &all6);
+    struct http_address a = { all ? all6 : address->ip, address->port };
+    int fd = bind_to(&a);
+    if (all && (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL)) { /* a kernel without IPv6 */
+        a.ip = all4;
+        fd = bind_to(&a);
     }
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    uv_poll_init(loop, &h->poll, info->epoll_fd);
-    uv_timer_init(loop, &h->timer);
-    h->poll.data = h->timer.data = h;
-    uv_poll_start(&h->poll, UV_READABLE, on_readable);
-    *ret = h;
-    return 0;
-}
-
-void http_close(struct http *h)
-{
-    if (!h)
-        return;
-    uv_close((uv_handle_t *)&h->poll, NULL);
-    uv_close((uv_handle_t *)&h->timer, NULL);
-}
-
-void http_free(struct http *h)
-{
-    if (!h)
-        return;
-    MHD_stop_daemon(h->daemon);
-    free(h);
+    char text[HTTP_ADDRESS_TEXT_MAX];
+    if (fd < 0)
+        return err_set(err, -fd, "%s: %s", http_address_format(address, text), strerror(-fd));
+    return fd;
 }

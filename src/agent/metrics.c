@@ -1,21 +1,11 @@
 #include "agent/metrics.h"
 
-#include <inttypes.h>
 #include <string.h>
 
-const int64_t metrics_bounds_us[METRICS_BUCKETS] = {
+static const int64_t bounds_us[] = {
     100, 250, 500, 1000, 2500, 5000, 10000, 25000, 100000, 500000, 1000000, 5000000,
 };
-
-void metrics_observe(struct histogram *h, int64_t us)
-{
-    size_t i = 0;
-    while (i < METRICS_BUCKETS && us > metrics_bounds_us[i])
-        i++;
-    h->buckets[i]++;
-    h->sum_us += (uint64_t)us;
-    h->count++;
-}
+const struct prom_bounds metrics_bounds = { bounds_us, sizeof(bounds_us) / sizeof(bounds_us[0]) };
 
 void metrics_apply(struct metrics *m, const struct report *r)
 {
@@ -50,80 +40,51 @@ void metrics_done(struct metrics *m)
 
 /* ---- text ---- */
 
-static void family(struct buf *b, const char *name, const char *type, const char *help)
-{
-    buf_printf(b, "# HELP portolan_%s %s\n# TYPE portolan_%s %s\n", name, help, name, type);
-}
-
-static void labelled(struct buf *b, const char *name, const char *label, const char *value,
-                     uint64_t n)
-{
-    buf_printf(b, "portolan_%s{%s=\"%s\"} %" PRIu64 "\n", name, label, value, n);
-}
-
-static void single(struct buf *b, const char *name, const char *type, const char *help, uint64_t n)
-{
-    family(b, name, type, help);
-    buf_printf(b, "portolan_%s %" PRIu64 "\n", name, n);
-}
-
-static void put_histogram(struct buf *b, const char *name, const char *help,
-                          const struct histogram *h)
-{
-    uint64_t below = 0;
-    family(b, name, "histogram", help);
-    for (size_t i = 0; i < METRICS_BUCKETS; i++) {
-        below += h->buckets[i];
-        buf_printf(b, "portolan_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name,
-                   (double)metrics_bounds_us[i] / 1e6, below);
-    }
-    buf_printf(b, "portolan_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, h->count);
-    buf_printf(b, "portolan_%s_sum %.6f\n", name, (double)h->sum_us / 1e6);
-    buf_printf(b, "portolan_%s_count %" PRIu64 "\n", name, h->count);
-}
-
 static void put_kernel(struct buf *b, const struct metrics *m)
 {
-    family(b, "kernel_operations_total", "counter", "Operations the kernel acknowledged.");
-    labelled(b, "kernel_operations_total", "op", "add", m->adds);
-    labelled(b, "kernel_operations_total", "op", "change", m->changes);
-    labelled(b, "kernel_operations_total", "op", "delete", m->deletes);
-    single(b, "kernel_bytes_total", "counter", "Netlink bytes sent.", m->bytes);
-    single(b, "kernel_refusals_total", "counter", "Objects the kernel refused.", m->refused);
-    single(b, "kernel_refused_objects", "gauge", "Objects refused in the last pass.",
-           m->refused_now);
-    single(b, "audits_total", "counter", "Times the kernel's state was dumped and compared.",
-           m->audits);
-    single(b, "foreign_changes_total", "counter", "Times somebody else changed what is ours.",
-           m->foreign_changes);
-    single(b, "links", "gauge", "VXLAN links wanted on this node.", m->links);
+    prom_family(b, "portolan_kernel_operations_total", "counter",
+                "Operations the kernel acknowledged.");
+    prom_sample(b, "portolan_kernel_operations_total", "op", "add", m->adds);
+    prom_sample(b, "portolan_kernel_operations_total", "op", "change", m->changes);
+    prom_sample(b, "portolan_kernel_operations_total", "op", "delete", m->deletes);
+    prom_single(b, "portolan_kernel_bytes_total", "counter", "Netlink bytes sent.", m->bytes);
+    prom_single(b, "portolan_kernel_refusals_total", "counter", "Objects the kernel refused.",
+                m->refused);
+    prom_single(b, "portolan_kernel_refused_objects", "gauge", "Objects refused in the last pass.",
+                m->refused_now);
+    prom_single(b, "portolan_audits_total", "counter",
+                "Times the kernel's state was dumped and compared.", m->audits);
+    prom_single(b, "portolan_foreign_changes_total", "counter",
+                "Times somebody else changed what is ours.", m->foreign_changes);
+    prom_single(b, "portolan_links", "gauge", "VXLAN links wanted on this node.", m->links);
 }
 
 static void put_statuses(struct buf *b, const struct metrics *m)
 {
-    family(b, "status_writes_total", "counter", "Status writes by result.");
-    labelled(b, "status_writes_total", "result", "written", m->statuses_written);
-    labelled(b, "status_writes_total", "result", "conflict", m->status_conflicts);
-    labelled(b, "status_writes_total", "result", "failed", m->status_failures);
-    family(b, "problems", "gauge", "Problems of the last pass by reason.");
+    prom_family(b, "portolan_status_writes_total", "counter", "Status writes by result.");
+    prom_sample(b, "portolan_status_writes_total", "result", "written", m->statuses_written);
+    prom_sample(b, "portolan_status_writes_total", "result", "conflict", m->status_conflicts);
+    prom_sample(b, "portolan_status_writes_total", "result", "failed", m->status_failures);
+    prom_family(b, "portolan_problems", "gauge", "Problems of the last pass by reason.");
     for (size_t i = 0; i < m->problems.n; i++)
-        labelled(b, "problems", "reason", m->problems.v[i].reason, m->problems.v[i].n);
+        prom_sample(b, "portolan_problems", "reason", m->problems.v[i].reason, m->problems.v[i].n);
 }
 
 void metrics_text(const struct metrics *m, const struct store *store, struct buf *out)
 {
-    family(out, "build_info", "gauge", "Version of the running agent.");
-    labelled(out, "build_info", "version", PORTOLAN_VERSION, 1);
-    family(out, "objects", "gauge", "Objects known, by kind.");
+    prom_family(out, "portolan_build_info", "gauge", "Version of the running agent.");
+    prom_sample(out, "portolan_build_info", "version", PORTOLAN_VERSION, 1);
+    prom_family(out, "portolan_objects", "gauge", "Objects known, by kind.");
     for (int k = 0; k < KIND_COUNT; k++)
-        labelled(out, "objects", "kind", kind_info[k].kind,
-                 store_count(store, (enum object_kind)k));
-    family(out, "passes_total", "counter", "Passes by result.");
-    labelled(out, "passes_total", "result", "clean", m->passes_clean);
-    labelled(out, "passes_total", "result", "failed", m->passes_failed);
-    put_histogram(out, "plan_duration_seconds", "Time to plan.", &m->plan);
-    put_histogram(out, "apply_duration_seconds", "Time to apply, to the kernel's acknowledgement.",
-                  &m->apply);
+        prom_sample(out, "portolan_objects", "kind", kind_info[k].kind,
+                    store_count(store, (enum object_kind)k));
+    prom_family(out, "portolan_passes_total", "counter", "Passes by result.");
+    prom_sample(out, "portolan_passes_total", "result", "clean", m->passes_clean);
+    prom_sample(out, "portolan_passes_total", "result", "failed", m->passes_failed);
+    prom_histogram(out, "portolan_plan_duration_seconds", "Time to plan.", &m->plan,
+                   metrics_bounds);
+    prom_histogram(out, "portolan_apply_duration_seconds",
+                   "Time to apply, to the kernel's acknowledgement.", &m->apply, metrics_bounds);
     put_kernel(out, m);
     put_statuses(out, m);
 }

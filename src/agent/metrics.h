@@ -1,22 +1,12 @@
 /* What the agent counts about itself, and how it looks to Prometheus. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/buf.h"
+#include "agent/prometheus.h"
 #include "kernel/kernel.h"
 #include "model/status.h"
 #include "store/store.h"
 
-/* Upper bounds in microseconds; one more bucket for what is above. */
-#define METRICS_BUCKETS 12
-extern const int64_t metrics_bounds_us[METRICS_BUCKETS];
-
-struct histogram {
-    uint64_t buckets[METRICS_BUCKETS + 1];
-    uint64_t sum_us, count;
-};
+extern const struct prom_bounds metrics_bounds;
 
 /* Problems of the last pass by reason; reasons are constants of the planner. */
 struct reason_count {
@@ -36,7 +26,6 @@ struct metrics {
     uint32_t links;
 };
 
-void metrics_observe(struct histogram *h, int64_t us);
 void metrics_apply(struct metrics *m, const struct report *r);
 void metrics_problems(struct metrics *m, const struct problems *problems);
 /* Prometheus text format 0.0.4. */

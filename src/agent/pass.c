@@ -99,7 +99,8 @@ static bool learn_forwarding(struct pass *p)
 
 /* Adding runs from the bottom up (links, addresses, routes, rules, the links' sysctls, then
  * elements that lead to them), removing from the top down. */
-static int apply(struct pass *p, const struct desired *d, unsigned needs, struct err *err)
+static int apply(struct pass *p, const struct desired *d, unsigned needs, bool *ret_table_ok,
+                 struct err *err)
 {
     struct err second = { 0 };
     int r = rtnl_add(p->rtnl, d, needs & PASS_AUDIT_RTNL, &p->report, err);
@@ -107,6 +108,7 @@ static int apply(struct pass *p, const struct desired *d, unsigned needs, struct
     /* Mappings that need no link do not wait for one that cannot be had. */
     int e = nft_sync(p->nft, d->groups, d->n_groups, needs & PASS_AUDIT_NFT, &p->report,
                      r ? &second : err);
+    *ret_table_ok = !e;
     if (!r && !e)
         rtnl_remove(p->rtnl, d, &p->report);
     return r ? r : e;
@@ -122,9 +124,12 @@ static void flush_conntrack(struct pass *p)
     if (!p->flows.n)
         return;
     struct err err = { 0 };
+    int64_t start = clock_mono_us();
     int flushed = conntrack_flush_udp(p->conntrack_port, p->flows.v, p->flows.n, &err);
     if (flushed >= 0) {
         p->flows.n = 0;
+        if (p->proxy)
+            proxy_conntrack(p->proxy, clock_mono_us() - start, flushed);
         if (flushed)
             log_debug("event=conntrack_flushed entries=%d", flushed);
         return;
@@ -227,14 +232,48 @@ static enum pass_result settle(struct pass *p)
     return clean ? PASS_CLEAN : PASS_AGAIN;
 }
 
+/* When, by clock_mono_us(), each part was over. */
+struct times {
+    int64_t start, planned, applied, flushed;
+    int64_t kernel_us; /* how long nftables batches took */
+};
+
+static void tell_proxy(struct pass *p, const struct snapshot *snap, const struct plan *plan,
+                       const struct times *t, unsigned needs, bool table_ok)
+{
+    struct err err = { 0 };
+    bool full = !snap->changes_known || (needs & PASS_AUDIT_NFT);
+    proxy_synced(p->proxy, snap, full, table_ok, t->applied - t->start);
+    if (proxy_sync_health_checks(p->proxy, snap, &plan->desired, &p->notes, &err) &&
+        !*p->failure.text)
+        p->failure = err;
+}
+
+static void account(struct pass *p, const struct plan *plan, const struct times *t, bool mends)
+{
+    const struct report *rep = &p->report;
+    if (rep->adds || rep->changes || rep->deletes)
+        log_info("event=%s adds=%zu changes=%zu deletes=%zu bytes=%zu refused=%zu plan_us=%lld "
+                 "apply_us=%lld kernel_us=%lld conntrack_us=%lld",
+                 mends ? "mended" : "applied", rep->adds, rep->changes, rep->deletes, rep->bytes,
+                 rep->refusals.n, (long long)(t->planned - t->start),
+                 (long long)(t->applied - t->planned), (long long)t->kernel_us,
+                 (long long)(t->flushed - t->applied));
+    prom_observe(&p->metrics.plan, metrics_bounds, t->planned - t->start);
+    prom_observe(&p->metrics.apply, metrics_bounds, t->applied - t->planned);
+    metrics_apply(&p->metrics, rep);
+    metrics_problems(&p->metrics, &plan->problems);
+    p->metrics.links = (uint32_t)plan->desired.n_links;
+}
+
 enum pass_result pass_run(struct pass *p, unsigned needs)
 {
-    int64_t start = clock_mono_us();
-    bool failed = false;
+    struct times t = { .start = clock_mono_us() };
+    bool failed = false, table_ok;
     p->failure.text[0] = 0;
     notes_begin(&p->notes);
     report_reset(&p->report);
-    bool host_news = (needs & PASS_HOST) && observe_host(p, &failed);
+    bool anew = ((needs & PASS_HOST) && observe_host(p, &failed)) || p->anew;
     if (!p->host_observed) {
         notes_end(&p->notes);
         what_is_undone(p, true, false, true);
@@ -245,41 +284,35 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
                              .host = &p->host[p->host_now],
                              .cni_vxlan_port = p->cni_vxlan_port };
     store_snapshot(p->store, &snap);
-    if (host_news)
+    if (anew)
         snap.changes_known = false;
+    p->anew = false;
     /* Nothing is new but the kernel: what is done then undoes what somebody else did. */
-    bool mends = snap.changes_known && !snap.n_changes && !host_news;
+    bool mends = snap.changes_known && !snap.n_changes;
     const struct plan *plan = plan_build(p->planner, &snap);
-    int64_t planned = clock_mono_us(), kernel = p->nft_port->batch_us;
-    int r = apply(p, &plan->desired, needs, &p->failure);
-    int64_t applied = clock_mono_us();
-    if (!r)
-        flush_conntrack(p);
-    int64_t flushed = clock_mono_us();
+    t.planned = clock_mono_us();
+    t.kernel_us = -p->nft_port->batch_us;
+    int r = apply(p, &plan->desired, needs, &table_ok, &p->failure);
+    t.applied = clock_mono_us();
+    t.kernel_us += p->nft_port->batch_us;
     if (r)
         say_error(p, "apply", p->failure.text);
     else
         p->failure.text[0] = 0;
+    if (!r)
+        flush_conntrack(p);
+    t.flushed = clock_mono_us();
+    if (p->proxy)
+        tell_proxy(p, &snap, plan, &t, needs, table_ok);
     bool replan = learn_forwarding(p);
     say_refusals(p);
     say_problems(p, &plan->problems);
     bool written = write_statuses(p, &snap, !r);
     store_commit(p->store);
     notes_end(&p->notes);
-    const struct report *rep = &p->report;
-    if (rep->adds || rep->changes || rep->deletes)
-        log_info("event=%s adds=%zu changes=%zu deletes=%zu bytes=%zu refused=%zu plan_us=%lld "
-                 "apply_us=%lld kernel_us=%lld conntrack_us=%lld",
-                 mends ? "mended" : "applied", rep->adds, rep->changes, rep->deletes, rep->bytes,
-                 rep->refusals.n, (long long)(planned - start), (long long)(applied - planned),
-                 (long long)(p->nft_port->batch_us - kernel), (long long)(flushed - applied));
+    account(p, plan, &t, mends);
     if (!snap.changes_known || snap.n_changes >= MANY_CHANGES)
         malloc_trim(0); /* leaves more free memory behind than the next passes use */
-    metrics_observe(&p->metrics.plan, planned - start);
-    metrics_observe(&p->metrics.apply, applied - planned);
-    metrics_apply(&p->metrics, rep);
-    metrics_problems(&p->metrics, &plan->problems);
-    p->metrics.links = (uint32_t)plan->desired.n_links;
     if (!r)
         what_is_undone(p, failed, replan, written);
     return settle(p);

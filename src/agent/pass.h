@@ -4,6 +4,7 @@
 
 #include "agent/metrics.h"
 #include "agent/notes.h"
+#include "agent/proxy.h"
 #include "kernel/host.h"
 #include "kernel/kernel.h"
 #include "kernel/nft.h"
@@ -24,6 +25,7 @@ struct pass {
     const char *node, *state_dir;
     uint32_t cni_vxlan_port;
     const struct plan_options *options;
+    struct proxy *proxy; /* NULL: no service proxy */
     struct source *source;
     struct store *store;
     struct planner *planner;
@@ -42,6 +44,7 @@ struct pass {
     VEC(struct flow_target) flows; /* UDP: conntrack entries to be looked for, and deleted */
     struct metrics metrics;
     bool statuses_wait; /* for another pass */
+    bool anew;          /* the next pass plans as if everything had changed */
     struct err failure; /* what the last pass left undone; no text when it was clean */
 };
 

@@ -1,10 +1,62 @@
 #include "agent/agent.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "cli/features.h"
 #include "cli/source.h"
+
+static int read_address(const struct cli_command *cmd, const char *name, struct http_address *ret)
+{
+    const char *text = cli_value(cmd, name);
+    *ret = (struct http_address){ 0 };
+    if (!*text || !strcmp(text, "none") || http_address_parse(text, ret))
+        return CLI_DONE;
+    return cli_usage(cmd, "--%s %s: IP:PORT, [IP6]:PORT or none is needed", name, text);
+}
+
+/* As Go writes it: "15m", "1h30m0s". */
+static int read_duration(const struct cli_command *cmd, const char *name, uint32_t *ret)
+{
+    static const struct {
+        const char *unit;
+        uint32_t seconds;
+    } units[] = { { "h", 3600 }, { "m", 60 }, { "s", 1 } };
+    const char *text = cli_value(cmd, name), *p = text;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        size_t digits = strspn(p, "0123456789");
+        if (!digits || digits > 5 || p[digits] != *units[i].unit)
+            continue;
+        sum += strtoul(p, NULL, 10) * units[i].seconds;
+        p += digits + 1;
+    }
+    if (*p || sum < 1 || sum > 7 * 86400)
+        return cli_usage(cmd, "--%s %s: a time such as 15m or 1h30m is needed, from 1s to 168h",
+                         name, text);
+    *ret = (uint32_t)sum;
+    return CLI_DONE;
+}
+
+static int read_proxy(const struct cli_command *cmd, const struct features *features,
+                      struct proxy_options *ret)
+{
+    static const char *const names[] = {
+        "healthz-bind-address",
+        "metrics-bind-address",
+        "config-sync-period",
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !features->plan.serviceproxy; i++)
+        if (cli_given(cmd, names[i]))
+            return cli_features_unused(cmd, names[i]);
+    ret->plan = &features->plan;
+    ret->nodeport_addresses_given = features->nodeport_addresses_given;
+    if (read_address(cmd, "healthz-bind-address", &ret->healthz) ||
+        read_address(cmd, "metrics-bind-address", &ret->metrics))
+        return CLI_USAGE;
+    return read_duration(cmd, "config-sync-period", &ret->config_sync_seconds);
+}
 
 static int read_options(const struct cli_command *cmd, struct features *features,
                         struct agent_options *ret)
@@ -19,7 +71,9 @@ static int read_options(const struct cli_command *cmd, struct features *features
         cli_number(cmd, "cni-vxlan-port", 1, 65535, &port) ||
         cli_number(cmd, "audit-seconds", 1, 86400, &audit))
         return CLI_USAGE;
-    const char *address = cli_value(cmd, "metrics-address");
+    if (read_address(cmd, "metrics-address", &ret->metrics) ||
+        read_proxy(cmd, features, &ret->proxy))
+        return CLI_USAGE;
     log_set_level((enum log_level)level);
     ret->source = source.spec;
     ret->kubeconfig = source.kubeconfig;
@@ -27,9 +81,9 @@ static int read_options(const struct cli_command *cmd, struct features *features
     ret->features = features->list;
     ret->plan = &features->plan;
     ret->state_dir = cli_value(cmd, "state-dir");
-    ret->metrics_address = strcmp(address, "none") ? address : "";
     ret->cni_vxlan_port = port;
     ret->audit_seconds = audit;
+    ret->proxy.node = ret->node;
     return CLI_DONE;
 }
 
@@ -64,6 +118,12 @@ const struct cli_command cmd_agent = {
             { 0, "cni-vxlan-port", "PORT", "UDP port of the CNI's own VXLAN", "8472", false },
             { 0, "metrics-address", "IP:PORT", "health and metrics over HTTP, or none",
               "127.0.0.1:10266", false },
+            { 0, "healthz-bind-address", "IP:PORT", "the service proxy's health, or none",
+              "0.0.0.0:10256", false },
+            { 0, "metrics-bind-address", "IP:PORT", "its mode, metrics, configuration, or none",
+              "127.0.0.1:10249", false },
+            { 0, "config-sync-period", "TIME", "everything is planned anew this often", "15m",
+              false },
             { 0, "audit-seconds", "N", "full audit of the kernel every N seconds", "300", false },
             { 0, "dry-run", NULL, "print what would be applied, as diff does, and end", NULL,
               false },

@@ -36,8 +36,13 @@ static int check_unused(const struct cli_command *cmd)
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (cli_given(cmd, names[i]))
-            return cli_usage(cmd, "--%s: it goes with --features " SERVICEPROXY " only", names[i]);
+            return cli_features_unused(cmd, names[i]);
     return CLI_DONE;
+}
+
+int cli_features_unused(const struct cli_command *cmd, const char *name)
+{
+    return cli_usage(cmd, "--%s: it goes with --features " SERVICEPROXY " only", name);
 }
 
 static int check_mode(const struct cli_command *cmd)

@@ -28,4 +28,6 @@ struct features {
 
 /* Returns an exit status, the reason already printed. */
 int cli_features(const struct cli_command *cmd, struct features *ret);
+/* Says that the option does nothing without the service proxy; CLI_USAGE. */
+int cli_features_unused(const struct cli_command *cmd, const char *name);
 void cli_features_done(struct features *f);

@@ -12,9 +12,9 @@ static void text_counts_what_was_observed(void **state)
     struct problem two[] = { { .reason = "PortConflict" }, { .reason = "PortConflict" } };
     struct problem one[] = { { .reason = "ClassNotFound" } };
     struct buf b = { 0 };
-    metrics_observe(&m.plan, 90);
-    metrics_observe(&m.plan, 101);
-    metrics_observe(&m.plan, 60000000);
+    prom_observe(&m.plan, metrics_bounds, 90);
+    prom_observe(&m.plan, metrics_bounds, 101);
+    prom_observe(&m.plan, metrics_bounds, 60000000);
     metrics_problems(&m, &(struct problems){ two, 2 });
     metrics_problems(&m, &(struct problems){ one, 1 });
     metrics_text(&m, s, &b);

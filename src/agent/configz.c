@@ -1,0 +1,83 @@
+#include "agent/configz.h"
+
+#include <stdio.h>
+
+#include "source/codec.h"
+
+#define GROUP "kubeproxy.config.k8s.io"
+
+static void put(struct writer *w, const char *key, const char *value)
+{
+    writer_key(w, key);
+    writer_string(w, value);
+}
+
+static void put_address(struct writer *w, const char *key, const struct http_address *a)
+{
+    char text[HTTP_ADDRESS_TEXT_MAX];
+    put(w, key, a->port ? http_address_format(a, text) : "");
+}
+
+/* As Go prints a duration. */
+static void put_duration(struct writer *w, const char *key, uint32_t seconds)
+{
+    char text[40];
+    uint32_t h = seconds / 3600, m = seconds / 60 % 60, s = seconds % 60;
+    if (h)
+        snprintf(text, sizeof(text), "%uh%um%us", h, m, s);
+    else if (m)
+        snprintf(text, sizeof(text), "%um%us", m, s);
+    else
+        snprintf(text, sizeof(text), "%us", s);
+    put(w, key, text);
+}
+
+static void put_cluster_cidr(struct writer *w, const struct plan_options *o)
+{
+    char one[IP_PREFIX_TEXT_MAX];
+    struct buf text = { 0 };
+    for (size_t i = 0; i < o->n_cluster_cidrs; i++)
+        buf_printf(&text, "%s%s", i ? "," : "", ip_prefix_format(&o->cluster_cidrs[i], one));
+    put(w, "clusterCIDR", buf_str(&text));
+    buf_done(&text);
+}
+
+static void put_nodeport_addresses(struct writer *w, const struct plan_options *o)
+{
+    char text[IP_PREFIX_TEXT_MAX];
+    writer_key(w, "nodePortAddresses");
+    writer_list(w);
+    if (!o->n_nodeport_addresses)
+        writer_string(w, "primary");
+    for (size_t i = 0; i < o->n_nodeport_addresses; i++)
+        writer_string(w, ip_prefix_format(&o->nodeport_addresses[i], text));
+    writer_list_end(w);
+}
+
+void configz_put(const struct proxy_options *o, struct buf *out)
+{
+    struct writer *w = writer_json_new(out, false);
+    writer_map(w);
+    writer_key(w, GROUP);
+    writer_map(w);
+    put(w, "apiVersion", GROUP "/v1alpha1");
+    put(w, "kind", "KubeProxyConfiguration");
+    put(w, "mode", "nftables");
+    put(w, "hostnameOverride", o->node);
+    put_address(w, "healthzBindAddress", &o->healthz);
+    put_address(w, "metricsBindAddress", &o->metrics);
+    put_duration(w, "configSyncPeriod", o->config_sync_seconds);
+    put(w, "detectLocalMode", o->plan->node_cidr ? "NodeCIDR" : "ClusterCIDR");
+    put_cluster_cidr(w, o->plan);
+    put_nodeport_addresses(w, o->plan);
+    writer_key(w, "nftables");
+    writer_map(w);
+    writer_key(w, "masqueradeAll");
+    writer_bool(w, o->plan->masquerade_all);
+    writer_key(w, "masqueradeBit");
+    writer_int(w, o->plan->masquerade_bit);
+    writer_map_end(w);
+    writer_map_end(w);
+    writer_map_end(w);
+    writer_free(w);
+}

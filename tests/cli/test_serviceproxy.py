@@ -1,0 +1,221 @@
+"""An agent with the service proxy, in a network namespace of its own, as it is seen over HTTP."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = os.environ.get("PORTOLAN_BIN", str(ROOT / "build/portolan"))
+NAMESPACE = f"ptl-{os.environ.get('LAB_NAME', 'cli')}{os.getpid()}"
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "edge-a"},
+        "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.10"},
+                                 {"type": "InternalIP", "address": "2001:db8::10"}]}}
+TAINTED = NODE | {"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler",
+                                       "effect": "NoSchedule", "value": "1"}]}}
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+
+
+def within(seconds, look, what):
+    """What `look` returns as soon as it is true."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, f"after {seconds} s: {what}"
+        time.sleep(0.01)
+    return found
+
+
+class Host:
+    """A namespace with a folder of manifests and at most one agent."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.agent = None
+        self.log = folder.parent / "agent.log"
+
+    def run(self, *command, check=True):
+        return subprocess.run(["ip", "netns", "exec", NAMESPACE, *command], check=check,
+                              capture_output=True, text=True, timeout=20)
+
+    def put(self, name, *objects):
+        path = self.folder / f".{name}.part"
+        path.write_text(yaml.safe_dump_all(objects))
+        path.rename(self.folder / f"{name}.yaml")
+
+    def arguments(self, *options):
+        return [BIN, "agent", "--node", "edge-a", "--source", f"dir:{self.folder}",
+                "--state-dir", str(self.folder.parent / "state"), *options]
+
+    def start(self, *options):
+        self.agent = subprocess.Popen(
+            ["ip", "netns", "exec", NAMESPACE, *self.arguments(*options)],
+            stderr=self.log.open("w"))
+        return self
+
+    def stop(self):
+        self.agent.terminate()
+        assert self.agent.wait(20) == 0, self.log.read_text()
+        self.agent = None
+
+    def get(self, url):
+        """(status, headers, body); status 0: nobody answers."""
+        done = self.run("curl", "-g", "-s", "-i", "-m", "5", url, check=False)
+        if done.returncode:
+            return 0, {}, ""
+        head, body = done.stdout.replace("\r\n", "\n").split("\n\n", 1)
+        lines = head.splitlines()
+        headers = dict(line.lower().split(": ", 1) for line in lines[1:])
+        return int(lines[0].split()[1]), headers, body
+
+    def ready(self):
+        within(10, lambda: self.get("http://127.0.0.1:10266/readyz")[0] == 200,
+               lambda: self.log.read_text())
+        return self
+
+
+@pytest.fixture
+def host(tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "state").mkdir()
+    subprocess.run(["ip", "netns", "add", NAMESPACE], check=True)
+    host = Host(tmp_path / "source")
+    try:
+        host.run("ip", "link", "set", "lo", "up")
+        host.put("node", NODE)
+        yield host
+        if host.agent:
+            host.stop()
+        assert "Sanitizer" not in host.log.read_text() if host.log.exists() else True
+    finally:
+        if host.agent:
+            host.agent.kill()
+            host.agent.wait()
+        subprocess.run(["ip", "netns", "del", NAMESPACE], check=True)
+
+
+@pytest.fixture
+def proxy(host):
+    return host.start("--features", "serviceproxy").ready()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
+def test_row_42_healthz(proxy, address):
+    status, headers, body = proxy.get(f"http://{address}:10256/healthz")
+    answer = json.loads(body)
+    assert (status, headers["content-type"]) == (200, "application/json")
+    assert answer.keys() == {"lastUpdated", "currentTime", "nodeEligible"}
+    assert answer["nodeEligible"] is True
+    assert answer["lastUpdated"] == answer["currentTime"]
+    assert proxy.get(f"http://{address}:10256/other")[0] == 404
+
+
+@pytest.mark.parametrize("gone", [
+    [TAINTED],
+    [NODE | {"metadata": {"name": "edge-a", "deletionTimestamp": "2026-01-02T03:04:05Z"}}],
+    [NODE | {"metadata": {"name": "edge-b"}}],
+], ids=["tainted", "going", "gone"])
+def test_rows_42_and_43_a_node_that_goes(proxy, gone):
+    proxy.put("node", *gone)
+    status, _, body = within(5, lambda: (a := proxy.get("http://127.0.0.1:10256/healthz"))[0] == 503
+                             and a, "still healthy")
+    assert json.loads(body)["nodeEligible"] is False
+    assert proxy.get("http://127.0.0.1:10256/livez")[0] == 200
+    proxy.put("node", NODE)
+    within(5, lambda: proxy.get("http://127.0.0.1:10256/healthz")[0] == 200, "not healthy again")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
+def test_row_43_livez(proxy, address):
+    status, headers, body = proxy.get(f"http://{address}:10256/livez")
+    assert (status, headers["content-type"]) == (200, "application/json")
+    assert json.loads(body).keys() == {"lastUpdated", "currentTime"}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:10249", "[::1]:10249"])
+def test_row_44_what_kube_proxy_answers(host, address):
+    host.start("--features", "serviceproxy", "--metrics-bind-address", address,
+               "--cluster-cidr", "10.244.0.0/16").ready()
+    status, headers, body = host.get(f"http://{address}/proxyMode")
+    assert (status, body) == (200, "nftables")
+    assert headers["content-type"] == "text/plain; charset=utf-8"
+    assert host.get(f"http://{address}/healthz")[2] == "ok"
+    config = json.loads(host.get(f"http://{address}/configz")[2])["kubeproxy.config.k8s.io"]
+    assert (config["mode"], config["clusterCIDR"]) == ("nftables", "10.244.0.0/16")
+    assert host.get(f"http://{address}/metrics")[0] == 200
+    assert host.get(f"http://{address}/debug")[0] == 404
+
+
+def test_metrics_are_text_a_prometheus_reads(proxy):
+    text = proxy.get("http://127.0.0.1:10249/metrics")[2]
+    name = help_of = kind = None
+    seen, samples = set(), set()
+    for line in text.splitlines():
+        if match := re.fullmatch(r"# HELP (\S+) (\S.*)", line):
+            help_of = match[1]
+            assert help_of not in seen
+            seen.add(help_of)
+        elif match := re.fullmatch(r"# TYPE (\S+) (counter|gauge|histogram)", line):
+            name, kind = match.groups()
+            assert name == help_of
+            if kind == "histogram":
+                last = -1
+        else:
+            match = re.fullmatch(r'([a-z_]+)((?:\{[a-z_]+="[^"\\]*"\})?) (\d+(?:\.\d+)?)', line)
+            assert match, line
+            ends = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
+            assert match[1] in [name + end for end in ends], line
+            assert (match[1], match[2]) not in samples
+            samples.add((match[1], match[2]))
+            if match[1].endswith("_bucket"):
+                assert float(match[3]) >= last
+                last = float(match[3])
+    assert {"kubeproxy_sync_proxy_rules_duration_seconds", "portolan_passes_total",
+            "kubeproxy_network_programming_duration_seconds",
+            "kubeproxy_sync_proxy_rules_endpoint_changes_total"} <= seen
+
+
+def test_health_is_counted(proxy):
+    for _ in range(3):
+        proxy.get("http://127.0.0.1:10256/healthz")
+    text = proxy.get("http://127.0.0.1:10249/metrics")[2]
+    assert 'kubeproxy_proxy_healthz_total{code="200"} 3\n' in text
+    assert text.split("kubeproxy_sync_proxy_rules_duration_seconds_count ")[1][0] != "0"
+
+
+def test_without_the_feature_nothing_of_it_listens(host):
+    host.start().ready()
+    assert "kubeproxy_" not in host.get("http://127.0.0.1:10266/metrics")[2]
+    assert host.run("ss", "-Htln").stdout.split()[3:4] == ["127.0.0.1:10266"]
+    assert len(host.run("ss", "-Htln").stdout.splitlines()) == 1
+
+
+def test_none_listens_nowhere(host):
+    host.start("--features", "serviceproxy", "--healthz-bind-address", "none",
+               "--metrics-bind-address", "none").ready()
+    assert len(host.run("ss", "-Htln").stdout.splitlines()) == 1
+
+
+def test_an_address_that_is_taken_is_named(host):
+    with contextlib.ExitStack() as stack:
+        other = stack.enter_context(subprocess.Popen(
+            ["ip", "netns", "exec", NAMESPACE, "python3", "-c",
+             "import socket; s = socket.create_server(('127.0.0.1', 10249)); print(flush=True);"
+             "s.accept()"], stdout=subprocess.PIPE))
+        stack.callback(other.kill)
+        other.stdout.readline()
+        done = host.run(*host.arguments("--features", "serviceproxy"), check=False)
+    assert done.returncode == 1
+    assert "portolan: --metrics-bind-address 127.0.0.1:10249: Address already in use" in done.stderr
+
+
+def test_dry_run_prints_and_applies_nothing(host):
+    done = host.run(*host.arguments("--features", "serviceproxy", "--dry-run"))
+    assert done.stdout.startswith("+ table inet portolan\n")
+    assert host.run("nft", "list", "ruleset").stdout == ""
