@@ -16,9 +16,10 @@
 static const struct {
     uint32_t type, byteorder; /* 1 host, 2 network, 0 none of its own */
 } datatype[] = {
-    [NFT_FIELD_IFNAME] = { 41, 1 },   [NFT_FIELD_IP4] = { 7, 2 },   [NFT_FIELD_IP6] = { 8, 2 },
-    [NFT_FIELD_PROTO] = { 12, 2 },    [NFT_FIELD_PORT] = { 13, 2 }, [NFT_FIELD_MARK] = { 19, 1 },
-    [NFT_FIELD_PRIORITY] = { 23, 1 },
+    [NFT_FIELD_IFNAME] = { 41, 1 },   [NFT_FIELD_IP4] = { 7, 2 },
+    [NFT_FIELD_IP6] = { 8, 2 },       [NFT_FIELD_PROTO] = { 12, 2 },
+    [NFT_FIELD_PORT] = { 13, 2 },     [NFT_FIELD_MARK] = { 19, 1 },
+    [NFT_FIELD_PRIORITY] = { 23, 1 }, [NFT_FIELD_VERDICT] = { NFT_DATA_VERDICT, 0 },
 };
 #define TYPE_BITS 6 /* of each type in a concatenation */
 
@@ -59,15 +60,16 @@ static struct nftnl_table *build_table(const struct nft_table *t)
 static struct nftnl_set *build_set(const struct nft_table *t, enum nft_set set)
 {
     const struct nft_set_def *def = &t->sets[set];
-    bool map = def->data[0];
+    bool map = def->data[0], concat = def->interval && def->key[1];
     struct nftnl_set *x = must(nftnl_set_alloc());
     nftnl_set_set_u32(x, NFTNL_SET_FAMILY, NFPROTO_INET);
     nftnl_set_set_str(x, NFTNL_SET_TABLE, t->name);
     nftnl_set_set_str(x, NFTNL_SET_NAME, def->name);
     nftnl_set_set_u32(x, NFTNL_SET_ID, (uint32_t)set + 1);
     nftnl_set_set_u32(x, NFTNL_SET_FLAGS,
-                      (map ? NFT_SET_MAP : 0u) |
-                          (def->interval ? NFT_SET_INTERVAL | NFT_SET_CONCAT : 0u));
+                      (map ? NFT_SET_MAP : 0u) | (def->interval ? NFT_SET_INTERVAL : 0u) |
+                          (concat ? NFT_SET_CONCAT : 0u) |
+                          (def->dynamic ? NFT_SET_EVAL | NFT_SET_TIMEOUT : 0u));
     nftnl_set_set_u32(x, NFTNL_SET_KEY_TYPE, type_of(def->key, NFT_FIELDS_MAX));
     nftnl_set_set_u32(x, NFTNL_SET_KEY_LEN, (uint32_t)nft_set_klen(set));
     if (map) {
@@ -76,7 +78,7 @@ static struct nftnl_set *build_set(const struct nft_table *t, enum nft_set set)
     }
     if (def->size)
         nftnl_set_set_u32(x, NFTNL_SET_DESC_SIZE, def->size);
-    if (def->interval) {
+    if (concat) {
         /* Real sizes; only a set with intervals may say them: with them a hash is refused. */
         uint8_t len[NFT_FIELDS_MAX] = { 0 };
         uint32_t n = 0;

@@ -5,6 +5,7 @@
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
+#include <linux/rtnetlink.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 
@@ -27,10 +28,14 @@ struct attr {
     {                                \
         (type), 1, (uint32_t)(value) \
     }
+/* Offsets in the IP header. */
+enum { SADDR4 = 12, DADDR4 = 16, SADDR6 = 8, DADDR6 = 24 };
+
 #define EXPR(r, name, ...)                                 \
     add((r), (name), (const struct attr[]){ __VA_ARGS__ }, \
         sizeof((const struct attr[]){ __VA_ARGS__ }) / sizeof(struct attr))
 
+static void match_nfproto(struct nftnl_rule *r, uint8_t family);
 static void put_stmt(struct nftnl_rule *r, const struct nft_table *t, const struct nft_stmt *s);
 
 struct nftnl_rule *nft_rule_build(const struct nft_table *t, const char *chain,
@@ -42,8 +47,14 @@ struct nftnl_rule *nft_rule_build(const struct nft_table *t, const char *chain,
     nftnl_rule_set_u32(r, NFTNL_RULE_FAMILY, NFPROTO_INET);
     nftnl_rule_set_str(r, NFTNL_RULE_TABLE, t->name);
     nftnl_rule_set_str(r, NFTNL_RULE_CHAIN, chain);
-    for (size_t i = 0; i < rule->n; i++)
+    uint8_t matched = 0;
+    for (size_t i = 0; i < rule->n; i++) {
+        uint8_t header = nft_stmt_header(&rule->stmts[i]);
+        if (header && header != matched)
+            match_nfproto(r, header);
+        matched = header ? header : matched;
         put_stmt(r, t, &rule->stmts[i]);
+    }
     return r;
 }
 
@@ -88,6 +99,11 @@ static void load_meta(struct nftnl_rule *r, uint32_t key, uint32_t reg)
     EXPR(r, "meta", U32(NFTNL_EXPR_META_KEY, key), U32(NFTNL_EXPR_META_DREG, reg));
 }
 
+static void store_meta(struct nftnl_rule *r, uint32_t key)
+{
+    EXPR(r, "meta", U32(NFTNL_EXPR_META_KEY, key), U32(NFTNL_EXPR_META_SREG, NFT_REG_1));
+}
+
 static void load_ct(struct nftnl_rule *r, uint32_t key, uint32_t reg)
 {
     EXPR(r, "ct", U32(NFTNL_EXPR_CT_KEY, key), U32(NFTNL_EXPR_CT_DREG, reg));
@@ -117,15 +133,21 @@ static void compare_u8(struct nftnl_rule *r, uint8_t value)
     compare(r, NFT_CMP_EQ, &value, sizeof(value));
 }
 
-static void mask(struct nftnl_rule *r, const void *mask_bytes, uint32_t len)
+static void mask_and_xor(struct nftnl_rule *r, const void *mask_bytes, const void *xor_bytes,
+                         uint32_t len)
 {
-    static const uint32_t zero;
     struct nftnl_expr *e =
         EXPR(r, "bitwise", U32(NFTNL_EXPR_BITWISE_SREG, NFT_REG_1),
              U32(NFTNL_EXPR_BITWISE_DREG, NFT_REG_1), U32(NFTNL_EXPR_BITWISE_LEN, len),
              U32(NFTNL_EXPR_BITWISE_OP, NFT_BITWISE_BOOL));
     nftnl_expr_set(e, NFTNL_EXPR_BITWISE_MASK, mask_bytes, len);
-    nftnl_expr_set(e, NFTNL_EXPR_BITWISE_XOR, &zero, len);
+    nftnl_expr_set(e, NFTNL_EXPR_BITWISE_XOR, xor_bytes, len);
+}
+
+static void mask(struct nftnl_rule *r, const void *mask_bytes, uint32_t len)
+{
+    static const uint32_t zero;
+    mask_and_xor(r, mask_bytes, &zero, len);
 }
 
 /* `ct state` and `ct status` are sets of bits. */
@@ -158,7 +180,7 @@ static uint32_t word_reg(uint32_t word)
 static void load_key(struct nftnl_rule *r, enum nft_key key)
 {
     uint32_t word = 0;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < NFT_FIELDS_MAX; i++) {
         uint32_t reg = word_reg(word);
         switch (nft_keys[key][i]) {
         case NFT_EXPR_END:
@@ -191,23 +213,44 @@ static void load_key(struct nftnl_rule *r, enum nft_key key)
             load_ct_original(r, NFT_CT_PROTO_DST, reg);
             word += 1;
             break;
+        case NFT_EXPR_SADDR4:
+            load_payload(r, NFT_PAYLOAD_NETWORK_HEADER, SADDR4, 4, reg);
+            word += 1;
+            break;
+        case NFT_EXPR_SADDR6:
+            load_payload(r, NFT_PAYLOAD_NETWORK_HEADER, SADDR6, 16, reg);
+            word += 4;
+            break;
+        case NFT_EXPR_DADDR4:
+            load_payload(r, NFT_PAYLOAD_NETWORK_HEADER, DADDR4, 4, reg);
+            word += 1;
+            break;
+        case NFT_EXPR_DADDR6:
+            load_payload(r, NFT_PAYLOAD_NETWORK_HEADER, DADDR6, 16, reg);
+            word += 4;
+            break;
+        case NFT_EXPR_PRIORITY:
+            load_meta(r, NFT_META_PRIORITY, reg);
+            word += 1;
+            break;
         }
     }
 }
 
 static struct nftnl_expr *lookup(struct nftnl_rule *r, const struct nft_table *t,
-                                 const struct nft_stmt *s)
+                                 const struct nft_stmt *s, uint32_t flags)
 {
     load_key(r, s->key);
-    struct nftnl_expr *e =
-        EXPR(r, "lookup", U32(NFTNL_EXPR_LOOKUP_SREG, NFT_REG_1), U32(NFTNL_EXPR_LOOKUP_FLAGS, 0));
+    struct nftnl_expr *e = EXPR(r, "lookup", U32(NFTNL_EXPR_LOOKUP_SREG, NFT_REG_1),
+                                U32(NFTNL_EXPR_LOOKUP_FLAGS, flags));
     nftnl_expr_set_str(e, NFTNL_EXPR_LOOKUP_SET, t->sets[s->set].name);
     return e;
 }
 
-static void lookup_data(struct nftnl_rule *r, const struct nft_table *t, const struct nft_stmt *s)
+static void lookup_into(struct nftnl_rule *r, const struct nft_table *t, const struct nft_stmt *s,
+                        uint32_t reg)
 {
-    nftnl_expr_set_u32(lookup(r, t, s), NFTNL_EXPR_LOOKUP_DREG, NFT_REG_1);
+    nftnl_expr_set_u32(lookup(r, t, s, 0), NFTNL_EXPR_LOOKUP_DREG, reg);
 }
 
 static void verdict(struct nftnl_rule *r, int code, const char *chain)
@@ -220,21 +263,26 @@ static void verdict(struct nftnl_rule *r, int code, const char *chain)
 
 /* ---- statements ---- */
 
-static void put_set_daddr(struct nftnl_rule *r, uint8_t family, const char *text)
+static void store_daddr(struct nftnl_rule *r, uint8_t family)
 {
     bool v4 = family == IP_V4;
-    struct ip ip = { 0 };
-    ip_parse(text, &ip);
-    match_nfproto(r, family);
-    nftnl_expr_set(EXPR(r, "immediate", U32(NFTNL_EXPR_IMM_DREG, NFT_REG_1)), NFTNL_EXPR_IMM_DATA,
-                   ip.bytes, (uint32_t)ip_len(family));
     /* The checksum of the layer above covers the address, that of the header is IPv4's. */
     EXPR(r, "payload", U32(NFTNL_EXPR_PAYLOAD_SREG, NFT_REG_1),
          U32(NFTNL_EXPR_PAYLOAD_BASE, NFT_PAYLOAD_NETWORK_HEADER),
-         U32(NFTNL_EXPR_PAYLOAD_OFFSET, v4 ? 16 : 24), U32(NFTNL_EXPR_PAYLOAD_LEN, ip_len(family)),
+         U32(NFTNL_EXPR_PAYLOAD_OFFSET, v4 ? DADDR4 : DADDR6),
+         U32(NFTNL_EXPR_PAYLOAD_LEN, ip_len(family)),
          U32(NFTNL_EXPR_PAYLOAD_CSUM_TYPE, v4 ? NFT_PAYLOAD_CSUM_INET : NFT_PAYLOAD_CSUM_NONE),
          U32(NFTNL_EXPR_PAYLOAD_CSUM_OFFSET, v4 ? 10 : 0),
          U32(NFTNL_EXPR_PAYLOAD_FLAGS, NFT_PAYLOAD_L4CSUM_PSEUDOHDR));
+}
+
+static void put_set_daddr(struct nftnl_rule *r, uint8_t family, const char *text)
+{
+    struct ip ip = { 0 };
+    ip_parse(text, &ip);
+    nftnl_expr_set(EXPR(r, "immediate", U32(NFTNL_EXPR_IMM_DREG, NFT_REG_1)), NFTNL_EXPR_IMM_DATA,
+                   ip.bytes, (uint32_t)ip_len(family));
+    store_daddr(r, family);
 }
 
 static void put_nat(struct nftnl_rule *r, uint32_t type, uint8_t family, uint32_t port_reg)
@@ -253,16 +301,15 @@ static void put_nat(struct nftnl_rule *r, uint32_t type, uint8_t family, uint32_
 
 static void put_dnat(struct nftnl_rule *r, const struct nft_table *t, const struct nft_stmt *s)
 {
-    lookup_data(r, t, s);
+    lookup_into(r, t, s, NFT_REG_1);
     bool has_port = t->sets[s->set].data[1] == NFT_FIELD_PORT;
     put_nat(r, NFT_NAT_DNAT, s->family, has_port ? word_reg((uint32_t)ip_len(s->family) / 4) : 0);
 }
 
 static void put_snat_saddr(struct nftnl_rule *r, uint8_t family)
 {
-    match_nfproto(r, family);
-    load_payload(r, NFT_PAYLOAD_NETWORK_HEADER, family == IP_V6 ? 8 : 12, (uint32_t)ip_len(family),
-                 NFT_REG_1);
+    load_payload(r, NFT_PAYLOAD_NETWORK_HEADER, family == IP_V6 ? SADDR6 : SADDR4,
+                 (uint32_t)ip_len(family), NFT_REG_1);
     put_nat(r, NFT_NAT_SNAT, family, 0);
 }
 
@@ -294,8 +341,41 @@ static void put_mss(struct nftnl_rule *r)
          U32(NFTNL_EXPR_EXTHDR_LEN, 2), U32(NFTNL_EXPR_EXTHDR_OP, NFT_EXTHDR_OP_TCPOPT));
 }
 
+static void put_saddr_local(struct nftnl_rule *r)
+{
+    static const uint32_t local = RTN_LOCAL;
+    EXPR(r, "fib", U32(NFTNL_EXPR_FIB_DREG, NFT_REG_1),
+         U32(NFTNL_EXPR_FIB_RESULT, NFT_FIB_RESULT_ADDRTYPE),
+         U32(NFTNL_EXPR_FIB_FLAGS, NFTA_FIB_F_SADDR));
+    compare(r, NFT_CMP_EQ, &local, sizeof(local));
+}
+
+static void put_dynset(struct nftnl_rule *r, const struct nft_table *t, const struct nft_stmt *s)
+{
+    bool v6 = s->family == IP_V6, update = s->kind == NFT_STMT_UPDATE;
+    uint32_t data = v6 ? NFT_REG_3 : NFT_REG_2; /* the next one that the key leaves free */
+    load_key(r, s->key);
+    load_payload(r, NFT_PAYLOAD_NETWORK_HEADER, v6 ? DADDR6 : DADDR4, (uint32_t)ip_len(s->family),
+                 data);
+    struct nftnl_expr *e =
+        EXPR(r, "dynset", U32(NFTNL_EXPR_DYNSET_SREG_KEY, NFT_REG_1),
+             U32(NFTNL_EXPR_DYNSET_SREG_DATA, data),
+             U32(NFTNL_EXPR_DYNSET_OP, update ? NFT_DYNSET_OP_UPDATE : NFT_DYNSET_OP_DELETE));
+    nftnl_expr_set_str(e, NFTNL_EXPR_DYNSET_SET_NAME, t->sets[s->set].name);
+    if (update)
+        nftnl_expr_set_u64(e, NFTNL_EXPR_DYNSET_TIMEOUT, s->n * UINT64_C(1000));
+}
+
+static void change_mark(struct nftnl_rule *r, uint32_t keep, uint32_t flip)
+{
+    load_meta(r, NFT_META_MARK, NFT_REG_1);
+    mask_and_xor(r, &keep, &flip, sizeof(keep));
+    store_meta(r, NFT_META_MARK);
+}
+
 static void put_stmt(struct nftnl_rule *r, const struct nft_table *t, const struct nft_stmt *s)
 {
+    uint32_t bit = t->masquerade_mark;
     switch (s->kind) {
     case NFT_STMT_CT_STATE_NEW:
         ct_bit(r, NFT_CT_STATE, NF_CT_STATE_BIT(IP_CT_NEW), true);
@@ -320,7 +400,7 @@ static void put_stmt(struct nftnl_rule *r, const struct nft_table *t, const stru
         put_tcp_syn(r);
         break;
     case NFT_STMT_IN:
-        lookup(r, t, s);
+        lookup(r, t, s, 0);
         break;
     case NFT_STMT_COUNTER:
         put_counter(r);
@@ -352,12 +432,54 @@ static void put_stmt(struct nftnl_rule *r, const struct nft_table *t, const stru
         put_snat_saddr(r, s->family);
         break;
     case NFT_STMT_MARK:
-        lookup_data(r, t, s);
-        EXPR(r, "meta", U32(NFTNL_EXPR_META_KEY, NFT_META_MARK),
-             U32(NFTNL_EXPR_META_SREG, NFT_REG_1));
+        lookup_into(r, t, s, NFT_REG_1);
+        store_meta(r, NFT_META_MARK);
         break;
     case NFT_STMT_MSS_TO_MTU:
         put_mss(r);
+        break;
+    case NFT_STMT_NOT_IN:
+        lookup(r, t, s, NFT_LOOKUP_F_INV);
+        break;
+    case NFT_STMT_SADDR_LOCAL:
+        put_saddr_local(r);
+        break;
+    case NFT_STMT_VMAP:
+        lookup_into(r, t, s, NFT_REG_VERDICT);
+        break;
+    case NFT_STMT_PRIORITY:
+        lookup_into(r, t, s, NFT_REG_1);
+        store_meta(r, NFT_META_PRIORITY);
+        break;
+    case NFT_STMT_RANDOM:
+        EXPR(r, "numgen", U32(NFTNL_EXPR_NG_DREG, NFT_REG_1), U32(NFTNL_EXPR_NG_MODULUS, s->n),
+             U32(NFTNL_EXPR_NG_TYPE, NFT_NG_RANDOM), U32(NFTNL_EXPR_NG_OFFSET, s->offset));
+        store_meta(r, NFT_META_PRIORITY);
+        break;
+    case NFT_STMT_DADDR:
+        lookup_into(r, t, s, NFT_REG_1);
+        store_daddr(r, s->family);
+        break;
+    case NFT_STMT_UPDATE:
+    case NFT_STMT_DELETE:
+        put_dynset(r, t, s);
+        break;
+    case NFT_STMT_IS_MARKED:
+        load_meta(r, NFT_META_MARK, NFT_REG_1);
+        mask(r, &bit, sizeof(bit));
+        compare(r, NFT_CMP_EQ, &bit, sizeof(bit));
+        break;
+    case NFT_STMT_MARK_SET:
+        change_mark(r, ~bit, bit);
+        break;
+    case NFT_STMT_MARK_FLIP:
+        change_mark(r, UINT32_MAX, bit);
+        break;
+    case NFT_STMT_MASQUERADE:
+        EXPR(r, "masq", U32(NFTNL_EXPR_MASQ_FLAGS, NF_NAT_RANGE_PROTO_RANDOM_FULLY));
+        break;
+    case NFT_STMT_DROP:
+        verdict(r, NF_DROP, NULL);
         break;
     }
 }

@@ -13,6 +13,10 @@
 #define PRIO_DNAT     (-105) /* dstnat - 5 */
 #define PRIO_IDENTITY (90)   /* srcnat - 10: claim before the CNI masquerades */
 #define PRIO_MANGLE   (-150)
+/* Service proxy: after PRIO_DNAT, so that a PortMap has its port before a node port has. */
+#define PRIO_SERVICE    (-100) /* dstnat */
+#define PRIO_LEARN      (-99)  /* the destination is translated */
+#define PRIO_MASQUERADE (100)  /* srcnat */
 
 /* Policy rules, in the order the kernel tries them. */
 #define RULE_PRIO_OUTER 101 /* fwmark M to PEER lookup main: the outer packet of a link */

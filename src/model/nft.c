@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/vec.h"
-#include "model/nft_rule.h"
 
 /* clang-format off */
 #define FLOW4 { NFT_FIELD_IP4, NFT_FIELD_PROTO, NFT_FIELD_PORT }
@@ -88,18 +87,6 @@ const struct nft_set_def nft_set_defs[NFT_SET_COUNT] = {
                               .size = FLOWS },
 };
 
-const enum nft_expr nft_keys[NFT_KEY_COUNT][3] = {
-    [NFT_OIFNAME] = { NFT_EXPR_OIFNAME },
-    [NFT_DIALLED4] = { NFT_EXPR_DIALLED4 },
-    [NFT_DIALLED6] = { NFT_EXPR_DIALLED6 },
-    [NFT_IIF_DIALLED4] = { NFT_EXPR_IIFNAME, NFT_EXPR_DIALLED4 },
-    [NFT_IIF_DIALLED6] = { NFT_EXPR_IIFNAME, NFT_EXPR_DIALLED6 },
-    [NFT_FLOW4] = { NFT_EXPR_DIALLED4, NFT_EXPR_L4PROTO, NFT_EXPR_DPORT },
-    [NFT_FLOW6] = { NFT_EXPR_DIALLED6, NFT_EXPR_L4PROTO, NFT_EXPR_DPORT },
-    [NFT_DIALLED_FLOW4] = { NFT_EXPR_DIALLED4, NFT_EXPR_L4PROTO, NFT_EXPR_DIALLED_PORT },
-    [NFT_DIALLED_FLOW6] = { NFT_EXPR_DIALLED6, NFT_EXPR_L4PROTO, NFT_EXPR_DIALLED_PORT },
-};
-
 size_t nft_field_size(enum nft_field field)
 {
     switch (field) {
@@ -152,11 +139,6 @@ bool nft_elem_equal(const struct nft_elem *a, const struct nft_elem *b)
 size_t nft_elem_size(const struct nft_elem *e)
 {
     return sizeof(*e) + e->klen + e->elen + e->dlen;
-}
-
-bool nft_table_has(const struct nft_table *t, int set)
-{
-    return t->holds >> set & 1;
 }
 
 bool nft_elem_class(const struct nft_elem *e, struct nft_class *ret)

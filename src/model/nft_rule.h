@@ -18,6 +18,11 @@ enum nft_expr {
     NFT_EXPR_L4PROTO,      /* meta l4proto */
     NFT_EXPR_DPORT,        /* th dport */
     NFT_EXPR_DIALLED_PORT, /* ct original proto-dst */
+    NFT_EXPR_SADDR4,       /* ip saddr */
+    NFT_EXPR_SADDR6,       /* ip6 saddr */
+    NFT_EXPR_DADDR4,       /* ip daddr */
+    NFT_EXPR_DADDR6,       /* ip6 daddr */
+    NFT_EXPR_PRIORITY,     /* meta priority */
 };
 
 /* What is looked up: one expression for each field of the set. */
@@ -31,9 +36,28 @@ enum nft_key {
     NFT_FLOW6,
     NFT_DIALLED_FLOW4, /* the same values once the packet's own port is the target's: */
     NFT_DIALLED_FLOW6, /* ct original ip daddr . meta l4proto . ct original proto-dst */
+    NFT_SADDR4,
+    NFT_SADDR6,
+    NFT_DADDR4,
+    NFT_DADDR6,
+    NFT_SADDR_DADDR4,
+    NFT_SADDR_DADDR6,
+    NFT_PRIORITY,
+    NFT_SADDR_PRIORITY4,
+    NFT_SADDR_PRIORITY6,
+    NFT_SERVICE_KEY4, /* ip daddr . meta l4proto . th dport: before any translation */
+    NFT_SERVICE_KEY6,
+    NFT_SERVICE_SADDR4,
+    NFT_SERVICE_SADDR6,
+    NFT_SERVICE_PRIORITY4,
+    NFT_SERVICE_PRIORITY6,
+    NFT_FLOW_PRIORITY4, /* NFT_SERVICE_PRIORITY4 once the destination is an endpoint's */
+    NFT_FLOW_PRIORITY6,
+    NFT_FLOW_DADDR4, /* NFT_FLOW4 . ip daddr */
+    NFT_FLOW_DADDR6,
     NFT_KEY_COUNT
 };
-extern const enum nft_expr nft_keys[NFT_KEY_COUNT][3];
+extern const enum nft_expr nft_keys[NFT_KEY_COUNT][NFT_FIELDS_MAX];
 
 enum nft_stmt_kind {
     NFT_STMT_CT_STATE_NEW,   /* ct state new */
@@ -55,16 +79,33 @@ enum nft_stmt_kind {
     NFT_STMT_SNAT_SADDR,     /* snat ip to ip saddr: claims the connection, changes nothing */
     NFT_STMT_MARK,           /* meta mark set KEY map @SET */
     NFT_STMT_MSS_TO_MTU,     /* tcp option maxseg size set rt mtu */
+    NFT_STMT_NOT_IN,         /* KEY != @SET */
+    NFT_STMT_SADDR_LOCAL,    /* fib saddr type local */
+    NFT_STMT_VMAP,           /* KEY vmap @SET */
+    NFT_STMT_PRIORITY,       /* meta priority set KEY map @SET */
+    NFT_STMT_RANDOM,         /* meta priority set numgen random mod N [offset OFFSET] */
+    NFT_STMT_DADDR,          /* ip daddr set KEY map @SET */
+    NFT_STMT_UPDATE,         /* update @SET { KEY timeout Ns : ip daddr } */
+    NFT_STMT_DELETE,         /* delete @SET { KEY : ip daddr } */
+    NFT_STMT_IS_MARKED,      /* meta mark & BIT == BIT, of nft_table.masquerade_mark */
+    NFT_STMT_MARK_SET,       /* meta mark set meta mark | BIT */
+    NFT_STMT_MARK_FLIP,      /* meta mark set meta mark ^ BIT */
+    NFT_STMT_MASQUERADE,     /* masquerade fully-random */
+    NFT_STMT_DROP,           /* drop */
 };
 
 struct nft_stmt {
     enum nft_stmt_kind kind;
-    uint8_t family; /* IP_V4 or IP_V6: NFPROTO, SET_DADDR, DNAT, SNAT_SADDR */
+    uint8_t family; /* IP_V4 or IP_V6: SET_DADDR, DNAT, SNAT_SADDR, DADDR, UPDATE, DELETE */
     uint8_t proto;  /* L4PROTO: enum l4proto */
     enum nft_set set;
     enum nft_key key;
     const char *text; /* JUMP, GOTO: the chain; SET_DADDR: the address */
+    uint32_t n;       /* RANDOM: N; UPDATE: seconds */
+    uint32_t offset;  /* RANDOM */
 };
+/* IP_V4 or IP_V6 when the statement reads or writes such a header, else 0. */
+uint8_t nft_stmt_header(const struct nft_stmt *s);
 
 struct nft_rule {
     const struct nft_stmt *stmts;
@@ -86,8 +127,19 @@ struct nft_table { /* family inet */
     const char *comment;
     const struct nft_set_def *sets; /* NFT_SET_COUNT of them */
     uint64_t holds;                 /* 1 << set for each it has */
+    uint32_t masquerade_mark;       /* one bit */
     const struct nft_chain
         *chains; /* a chain stands before those it jumps to or after: any order */
     size_t n_chains;
 };
 bool nft_table_has(const struct nft_table *t, int set);
+
+/* The chain of a class. It points into itself: it stays where it was made. */
+struct nft_class_chain {
+    struct nft_chain chain;
+    struct nft_rule rules[10];
+    struct nft_stmt stmts[40];
+    size_t n_stmts;
+    char name[NFT_CLASS_NAME_MAX], next[2][NFT_CLASS_NAME_MAX];
+};
+void nft_class_chain(const struct nft_class *c, struct nft_class_chain *ret);

@@ -14,6 +14,11 @@ static const char *const expr_text[] = {
     [NFT_EXPR_L4PROTO] = "meta l4proto",
     [NFT_EXPR_DPORT] = "th dport",
     [NFT_EXPR_DIALLED_PORT] = "ct original proto-dst",
+    [NFT_EXPR_SADDR4] = "ip saddr",
+    [NFT_EXPR_SADDR6] = "ip6 saddr",
+    [NFT_EXPR_DADDR4] = "ip daddr",
+    [NFT_EXPR_DADDR6] = "ip6 daddr",
+    [NFT_EXPR_PRIORITY] = "meta priority",
 };
 
 /* Not `typeof`: nft 1.0.6 cannot add a rule to a table whose map was declared with `typeof`
@@ -62,6 +67,41 @@ void nft_text_table(struct buf *b, const struct nft_table *t)
     buf_puts(b, "}\n");
 }
 
+static int by_class(const void *x, const void *y)
+{
+    return memcmp(x, y, sizeof(struct nft_class));
+}
+
+/* The chains that the elements lead to, those they go to first. */
+static void put_classes(struct buf *b, const struct nft_table *t,
+                        const struct nft_elem *const *elems, size_t n)
+{
+    VEC(struct nft_class) classes = { 0 };
+    struct nft_class c, next[2];
+    for (size_t i = 0; i < n; i++) {
+        if (!nft_elem_class(elems[i], &c))
+            continue;
+        vec_push(&classes, c);
+        for (size_t j = nft_class_next(&c, next); j-- > 0;)
+            vec_push(&classes, next[j]);
+    }
+    if (classes.n)
+        qsort(classes.v, classes.n, sizeof(classes.v[0]), by_class);
+    for (int with_next = 0; with_next < 2 && classes.n; with_next++) {
+        buf_printf(b, "table inet %s {", t->name);
+        for (size_t i = 0; i < classes.n; i++) {
+            struct nft_class_chain chain;
+            if ((i && !by_class(&classes.v[i - 1], &classes.v[i])) ||
+                (nft_class_next(&classes.v[i], next) > 0) != with_next)
+                continue;
+            nft_class_chain(&classes.v[i], &chain);
+            put_chain(b, t, &chain.chain);
+        }
+        buf_puts(b, "}\n");
+    }
+    vec_done(&classes);
+}
+
 static int by_key(const void *x, const void *y)
 {
     return nft_elem_cmp_key(*(const struct nft_elem *const *)x, *(const struct nft_elem *const *)y);
@@ -76,6 +116,7 @@ void nft_text_elements(struct buf *b, const struct nft_table *t, struct nft_grou
             vec_push(&all, e);
     if (all.n)
         qsort(all.v, all.n, sizeof(all.v[0]), by_key);
+    put_classes(b, t, all.v, all.n);
     for (size_t i = 0; i < all.n; i++) {
         buf_puts(b, "add ");
         nft_text_element(b, t, all.v[i]);
@@ -85,6 +126,12 @@ void nft_text_elements(struct buf *b, const struct nft_table *t, struct nft_grou
 }
 
 /* ---- elements ---- */
+
+/* NULL: a number, which nft takes as well. */
+static const char *proto_name(uint8_t proto)
+{
+    return proto == L4_TCP ? "tcp" : proto == L4_UDP ? "udp" : proto == L4_SCTP ? "sctp" : NULL;
+}
 
 static void put_field(struct buf *b, enum nft_field field, const uint8_t *p)
 {
@@ -106,8 +153,8 @@ static void put_field(struct buf *b, enum nft_field field, const uint8_t *p)
         buf_puts(b, ip_format(&ip, text));
         break;
     case NFT_FIELD_PROTO:
-        if (*p == L4_TCP || *p == L4_UDP || *p == L4_SCTP)
-            buf_puts(b, *p == L4_TCP ? "tcp" : *p == L4_UDP ? "udp" : "sctp");
+        if (proto_name(*p))
+            buf_puts(b, proto_name(*p));
         else
             buf_printf(b, "%u", *p);
         break;
@@ -165,8 +212,8 @@ static void put_set(struct buf *b, const struct nft_set_def *s)
     buf_puts(b, "\n");
     if (s->size)
         buf_printf(b, "\t\tsize %" PRIu32 "\n", s->size);
-    buf_printf(b, "%s%s\t}\n", s->interval ? "\t\tflags interval\n" : "",
-               s->counter ? "\t\tcounter\n" : "");
+    buf_printf(b, "%s%s%s\t}\n", s->interval ? "\t\tflags interval\n" : "",
+               s->dynamic ? "\t\tflags dynamic,timeout\n" : "", s->counter ? "\t\tcounter\n" : "");
 }
 
 /* ---- rules ---- */
@@ -187,18 +234,35 @@ static void put_chain(struct buf *b, const struct nft_table *t, const struct nft
     buf_puts(b, "\t}\n");
 }
 
+static void put_key(struct buf *b, enum nft_key key)
+{
+    for (size_t i = 0; i < NFT_FIELDS_MAX && nft_keys[key][i]; i++)
+        buf_printf(b, "%s%s", i ? " . " : "", expr_text[nft_keys[key][i]]);
+}
+
 /* "KEY<op>@SET" */
 static void put_lookup(struct buf *b, const struct nft_table *t, const struct nft_stmt *s,
                        const char *op)
 {
-    for (size_t i = 0; i < 3 && nft_keys[s->key][i]; i++)
-        buf_printf(b, "%s%s", i ? " . " : "", expr_text[nft_keys[s->key][i]]);
+    put_key(b, s->key);
     buf_printf(b, "%s@%s", op, t->sets[s->set].name);
+}
+
+/* "update @SET { KEY timeout Ns : ip daddr }" */
+static void put_dynset(struct buf *b, const struct nft_table *t, const struct nft_stmt *s)
+{
+    bool update = s->kind == NFT_STMT_UPDATE;
+    buf_printf(b, "%s @%s { ", update ? "update" : "delete", t->sets[s->set].name);
+    put_key(b, s->key);
+    if (update)
+        buf_printf(b, " timeout %" PRIu32 "s", s->n);
+    buf_printf(b, " : %s daddr }", s->family == IP_V6 ? "ip6" : "ip");
 }
 
 static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_stmt *s)
 {
     const char *ip = s->family == IP_V6 ? "ip6" : "ip";
+    uint32_t bit = t->masquerade_mark;
     switch (s->kind) {
     case NFT_STMT_CT_STATE_NEW:
         buf_puts(b, "ct state new");
@@ -216,7 +280,7 @@ static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_
         buf_puts(b, "ct direction reply");
         break;
     case NFT_STMT_L4PROTO:
-        buf_printf(b, "meta l4proto %s", s->proto == L4_TCP ? "tcp" : "udp");
+        buf_printf(b, "meta l4proto %s", proto_name(s->proto));
         break;
     case NFT_STMT_TCP_SYN:
         buf_puts(b, "tcp flags & syn == syn");
@@ -258,6 +322,47 @@ static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_
         break;
     case NFT_STMT_MSS_TO_MTU:
         buf_puts(b, "tcp option maxseg size set rt mtu");
+        break;
+    case NFT_STMT_NOT_IN:
+        put_lookup(b, t, s, " != ");
+        break;
+    case NFT_STMT_SADDR_LOCAL:
+        buf_puts(b, "fib saddr type local");
+        break;
+    case NFT_STMT_VMAP:
+        put_lookup(b, t, s, " vmap ");
+        break;
+    case NFT_STMT_PRIORITY:
+        buf_puts(b, "meta priority set ");
+        put_lookup(b, t, s, " map ");
+        break;
+    case NFT_STMT_RANDOM:
+        buf_printf(b, "meta priority set numgen random mod %" PRIu32, s->n);
+        if (s->offset)
+            buf_printf(b, " offset %" PRIu32, s->offset);
+        break;
+    case NFT_STMT_DADDR:
+        buf_printf(b, "%s daddr set ", ip);
+        put_lookup(b, t, s, " map ");
+        break;
+    case NFT_STMT_UPDATE:
+    case NFT_STMT_DELETE:
+        put_dynset(b, t, s);
+        break;
+    case NFT_STMT_IS_MARKED:
+        buf_printf(b, "meta mark & 0x%08" PRIx32 " == 0x%08" PRIx32, bit, bit);
+        break;
+    case NFT_STMT_MARK_SET:
+        buf_printf(b, "meta mark set meta mark | 0x%08" PRIx32, bit);
+        break;
+    case NFT_STMT_MARK_FLIP:
+        buf_printf(b, "meta mark set meta mark ^ 0x%08" PRIx32, bit);
+        break;
+    case NFT_STMT_MASQUERADE:
+        buf_puts(b, "masquerade fully-random");
+        break;
+    case NFT_STMT_DROP:
+        buf_puts(b, "drop");
         break;
     }
 }

@@ -29,6 +29,20 @@
 #define SNAT_SADDR(f)   { .kind = NFT_STMT_SNAT_SADDR, .family = (f) }
 #define MARK(k, s)      { .kind = NFT_STMT_MARK, .key = (k), .set = (s) }
 #define MSS_TO_MTU      { .kind = NFT_STMT_MSS_TO_MTU }
+#define NOT_IN(k, s)    { .kind = NFT_STMT_NOT_IN, .key = (k), .set = (s) }
+#define SADDR_LOCAL     { .kind = NFT_STMT_SADDR_LOCAL }
+#define VMAP(k, s)      { .kind = NFT_STMT_VMAP, .key = (k), .set = (s) }
+#define PRIORITY(k, s)  { .kind = NFT_STMT_PRIORITY, .key = (k), .set = (s) }
+#define RANDOM(m, o)    { .kind = NFT_STMT_RANDOM, .n = (m), .offset = (o) }
+#define DADDR(f, k, s)  { .kind = NFT_STMT_DADDR, .family = (f), .key = (k), .set = (s) }
+#define UPDATE(f, k, s, t) \
+    { .kind = NFT_STMT_UPDATE, .family = (f), .key = (k), .set = (s), .n = (t) }
+#define DELETE(f, k, s) { .kind = NFT_STMT_DELETE, .family = (f), .key = (k), .set = (s) }
+#define IS_MARKED       { .kind = NFT_STMT_IS_MARKED }
+#define MARK_SET        { .kind = NFT_STMT_MARK_SET }
+#define MARK_FLIP       { .kind = NFT_STMT_MARK_FLIP }
+#define MASQUERADE      { .kind = NFT_STMT_MASQUERADE }
+#define DROP            { .kind = NFT_STMT_DROP }
 
 #define NFT_COUNTED(type, ...) \
     (const type[]){ __VA_ARGS__ }, sizeof((const type[]){ __VA_ARGS__ }) / sizeof(type)

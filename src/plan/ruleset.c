@@ -9,6 +9,12 @@
 #define CLAIM(proto, family, key, set) \
     RULE(L4PROTO(proto), IN(key, set), COUNTER, SNAT_SADDR(family))
 
+#define REMEMBER(proto, key, set) \
+    RULE(L4PROTO(proto), PRIORITY(key, set), COUNTER, GOTO("remembered"))
+
+/* Those of the PortMaps come first. */
+#define N_PORTMAP 13
+
 static const struct nft_chain chains[] = {
     /* One chain for all that arrives, since entering a chain costs as much as its rules.
      *
@@ -65,19 +71,72 @@ static const struct nft_chain chains[] = {
     /* A connection that carries data is assured, and needs no second look. */
     BASE_CHAIN("mss", "filter", "forward", PRIO_MANGLE,
                RULE(CT_UNASSURED, TCP_SYN, IN(NFT_OIFNAME, NFT_LINKS), COUNTER, MSS_TO_MTU)),
-};
 
-static const struct nft_table table = {
-    .name = PORTOLAN_NFT_TABLE,
-    .comment = "kept by portolan: what is edited here is put back",
-    .sets = nft_set_defs,
-    .holds = (UINT64_C(1) << NFT_SERVICE4) - 1,
-    .chains = chains,
-    .n_chains = sizeof(chains) / sizeof(chains[0]),
+    /* A new connection to a service goes to the chain of the service's class. What is dialled at a
+     * cluster IP that lives but does not serve the port is refused; one that does not live must not
+     * leave by the default route. */
+    [N_PORTMAP] =
+        BASE_CHAIN("proxy", "nat", "prerouting", PRIO_SERVICE, RULE(COUNTER, JUMP("services"))),
+    BASE_CHAIN("proxyout", "nat", "output", PRIO_SERVICE, RULE(COUNTER, JUMP("services"))),
+    CHAIN("services", RULE(COUNTER, VMAP(NFT_SERVICE_KEY4, NFT_SERVICE4)),
+          RULE(COUNTER, VMAP(NFT_SERVICE_KEY6, NFT_SERVICE6)),
+          RULE(IN(NFT_DADDR4, NFT_CLUSTERIP4), COUNTER, GOTO("unserved")),
+          RULE(IN(NFT_DADDR6, NFT_CLUSTERIP6), COUNTER, GOTO("unserved")),
+          RULE(IN(NFT_DADDR4, NFT_SERVICERANGE4), COUNTER, DROP),
+          RULE(IN(NFT_DADDR6, NFT_SERVICERANGE6), COUNTER, DROP)),
+    /* On its own: nft reads `reject` otherwise in a rule that names IPv4. */
+    CHAIN("unserved", RULE(COUNTER, REJECT_PORT)),
+
+    /* Where a client with affinity went is kept once it is known, which is after the translation:
+     * the destination is then the endpoint. */
+    BASE_CHAIN("learn", "filter", "prerouting", PRIO_LEARN,
+               RULE(CT_STATE_NEW, CT_STATUS_DNAT, COUNTER, JUMP("remember"))),
+    BASE_CHAIN("learnout", "filter", "output", PRIO_LEARN,
+               RULE(CT_STATE_NEW, CT_STATUS_DNAT, COUNTER, JUMP("remember"))),
+    CHAIN("remember", REMEMBER(L4_TCP, NFT_DIALLED_FLOW4, NFT_AFFINITYID4),
+          REMEMBER(L4_UDP, NFT_DIALLED_FLOW4, NFT_AFFINITYID4),
+          REMEMBER(L4_SCTP, NFT_DIALLED_FLOW4, NFT_AFFINITYID4),
+          REMEMBER(L4_TCP, NFT_DIALLED_FLOW6, NFT_AFFINITYID6),
+          REMEMBER(L4_UDP, NFT_DIALLED_FLOW6, NFT_AFFINITYID6),
+          REMEMBER(L4_SCTP, NFT_DIALLED_FLOW6, NFT_AFFINITYID6)),
+    CHAIN("remembered", RULE(COUNTER, VMAP(NFT_PRIORITY, NFT_AFFINITYTIMEOUT))),
+
+    /* The replies of what was marked must come back here, and those of a pod that dialled itself
+     * have to leave it. */
+    BASE_CHAIN("masquerading", "nat", "postrouting", PRIO_MASQUERADE,
+               RULE(IS_MARKED, COUNTER, MARK_FLIP, MASQUERADE),
+               RULE(CT_STATUS_DNAT, IN(NFT_SADDR_DADDR4, NFT_HAIRPIN4), COUNTER, MASQUERADE),
+               RULE(CT_STATUS_DNAT, IN(NFT_SADDR_DADDR6, NFT_HAIRPIN6), COUNTER, MASQUERADE)),
 };
+#define N_CHAINS (sizeof(chains) / sizeof(chains[0]))
+
+#define PORTMAP_SETS ((UINT64_C(1) << NFT_SERVICE4) - 1)
+#define PROXY_SETS   (((UINT64_C(1) << NFT_SET_COUNT) - 1) & ~PORTMAP_SETS)
+
+/* clang-format off */
+#define TABLE(bit, first, n, sets_held) {                              \
+    .name = PORTOLAN_NFT_TABLE,                                        \
+    .comment = "kept by portolan: what is edited here is put back",    \
+    .sets = nft_set_defs, .holds = (sets_held),                        \
+    .chains = chains + (first), .n_chains = (n),                       \
+    .masquerade_mark = UINT32_C(1) << (bit) }
+#define TABLES_4(b, ...)  TABLE((b), __VA_ARGS__), TABLE((b) + 1, __VA_ARGS__), \
+                          TABLE((b) + 2, __VA_ARGS__), TABLE((b) + 3, __VA_ARGS__)
+#define TABLES_16(b, ...) TABLES_4((b), __VA_ARGS__), TABLES_4((b) + 4, __VA_ARGS__), \
+                          TABLES_4((b) + 8, __VA_ARGS__), TABLES_4((b) + 12, __VA_ARGS__)
+#define TABLES_32(...)    { TABLES_16(0, __VA_ARGS__), TABLES_16(16, __VA_ARGS__) }
+/* clang-format on */
+
+/* By the bit of the masquerade's mark. */
+static const struct nft_table portmap_tables[32] = TABLES_32(0, N_PORTMAP, PORTMAP_SETS);
+static const struct nft_table proxy_tables[32] =
+    TABLES_32(N_PORTMAP, N_CHAINS - N_PORTMAP, PROXY_SETS);
+static const struct nft_table whole_tables[32] = TABLES_32(0, N_CHAINS, PORTMAP_SETS | PROXY_SETS);
 
 const struct nft_table *plan_ruleset(const struct plan_options *options)
 {
-    (void)options;
-    return &table;
+    const struct nft_table *tables = !options->serviceproxy ? portmap_tables
+                                     : options->portmap     ? whole_tables
+                                                            : proxy_tables;
+    return &tables[options->masquerade_bit % 32];
 }

@@ -29,63 +29,158 @@ static char *golden_file(const char *name)
     return text;
 }
 
-static void the_constant_table_is_the_golden_one(void **state)
+static const struct plan_options proxy_options = { .serviceproxy = true, .masquerade_bit = 14 };
+static const struct plan_options both_options = { .portmap = true,
+                                                  .serviceproxy = true,
+                                                  .masquerade_bit = 31 };
+
+static struct nft_group *services(const char *const *classes, size_t n)
 {
-    (void)state;
-    char *golden = golden_file("ruleset.nft");
+    struct nft_group_builder *b = nft_group_begin("service/a/b");
+    struct ip vip = ip("10.96.0.1"), vip6 = ip("fd00:96::1");
+    for (size_t i = 0; i < n; i++) {
+        struct nft_class c;
+        assert_true(nft_class_parse(classes[i], &c));
+        if (c.kind == NFT_CLASS_REMEMBER)
+            nft_put_affinity_timeout(b, (uint32_t)i + 1, c.timeout);
+        else
+            nft_put_service(b, c.family == IP_V4 ? &vip : &vip6, L4_TCP, (uint16_t)(i + 1), &c);
+    }
+    return nft_group_end(b);
+}
+
+static const char *const classes[] = {
+    "pick4-2",
+    "pick4-2", /* one chain */
+    "pick6-3-ranged-outside",
+    "pick4-1-ranged-always-all5-affinity10",
+    "pick6-0-all5",
+    "pick6-5-offset",
+    "pick4-0",
+    "reject4",
+    "reject6-ranged",
+    "drop4",
+    "drop6",
+    "remember-10",
+};
+#define N_CLASSES (sizeof(classes) / sizeof(classes[0]))
+
+static void assert_golden(const char *name, const struct plan_options *options,
+                          struct nft_group *const *groups, size_t n)
+{
+    char *golden = golden_file(name);
     struct buf b = { 0 };
-    nft_text_table(&b, plan_ruleset(&plan_options_default));
+    nft_text_table(&b, plan_ruleset(options));
+    nft_text_elements(&b, plan_ruleset(options), groups, n);
     assert_string_equal(buf_str(&b), golden);
     buf_done(&b);
     free(golden);
 }
 
-static void every_rule_counts_and_jumps_to_a_chain_there_is(void **state)
+static void the_constant_tables_are_the_golden_ones(void **state)
 {
     (void)state;
-    const struct nft_table *t = plan_ruleset(&plan_options_default);
-    for (size_t i = 0; i < t->n_chains; i++) {
-        assert_true(t->chains[i].n > 0);
-        for (size_t j = 0; j < t->chains[i].n; j++) {
-            const struct nft_rule *r = &t->chains[i].rules[j];
-            bool counts = false;
-            for (size_t k = 0; k < r->n; k++) {
-                const struct nft_stmt *s = &r->stmts[k];
-                counts |= s->kind == NFT_STMT_COUNTER;
-                if (s->kind != NFT_STMT_JUMP && s->kind != NFT_STMT_GOTO)
-                    continue;
-                size_t c = 0;
-                while (c < t->n_chains && strcmp(t->chains[c].name, s->text))
-                    c++;
-                assert_true(c < t->n_chains && !t->chains[c].type);
-            }
-            assert_true(counts);
+    struct nft_group *g = services(classes, N_CLASSES);
+    assert_golden("ruleset.nft", &plan_options_default, NULL, 0);
+    assert_golden("ruleset-proxy.nft", &proxy_options, &g, 1);
+    nft_group_unref(g);
+}
+
+static void both_features_make_one_table(void **state)
+{
+    (void)state;
+    const struct nft_table *a = plan_ruleset(&plan_options_default),
+                           *b = plan_ruleset(&proxy_options), *t = plan_ruleset(&both_options);
+    assert_int_equal(t->n_chains, a->n_chains + b->n_chains);
+    for (size_t i = 0; i < t->n_chains; i++)
+        assert_string_equal(t->chains[i].name,
+                            i < a->n_chains ? a->chains[i].name : b->chains[i - a->n_chains].name);
+    for (int i = 0; i < NFT_SET_COUNT; i++) {
+        assert_int_equal(nft_table_has(a, i) + nft_table_has(b, i), 1);
+        assert_true(nft_table_has(t, i));
+    }
+    assert_int_equal(b->masquerade_mark, 0x4000);
+    assert_int_equal(t->masquerade_mark, 0x80000000);
+}
+
+struct seen {
+    const struct nft_table *t;
+    struct nft_class_chain *classes;
+    size_t n_classes, lookups;
+};
+
+static bool can_be_jumped_to(const struct seen *s, const char *chain)
+{
+    for (size_t i = 0; i < s->t->n_chains; i++)
+        if (!strcmp(s->t->chains[i].name, chain))
+            return !s->t->chains[i].type;
+    for (size_t i = 0; i < s->n_classes; i++)
+        if (!strcmp(s->classes[i].name, chain))
+            return true;
+    return false;
+}
+
+/* Expressions and fields of the set that is looked up. */
+static void check_key(struct seen *seen, const struct nft_stmt *s)
+{
+    static const enum nft_field field[] = {
+        [NFT_EXPR_END] = NFT_FIELD_NONE,          [NFT_EXPR_IIFNAME] = NFT_FIELD_IFNAME,
+        [NFT_EXPR_OIFNAME] = NFT_FIELD_IFNAME,    [NFT_EXPR_DIALLED4] = NFT_FIELD_IP4,
+        [NFT_EXPR_DIALLED6] = NFT_FIELD_IP6,      [NFT_EXPR_L4PROTO] = NFT_FIELD_PROTO,
+        [NFT_EXPR_DPORT] = NFT_FIELD_PORT,        [NFT_EXPR_DIALLED_PORT] = NFT_FIELD_PORT,
+        [NFT_EXPR_SADDR4] = NFT_FIELD_IP4,        [NFT_EXPR_SADDR6] = NFT_FIELD_IP6,
+        [NFT_EXPR_DADDR4] = NFT_FIELD_IP4,        [NFT_EXPR_DADDR6] = NFT_FIELD_IP6,
+        [NFT_EXPR_PRIORITY] = NFT_FIELD_PRIORITY,
+    };
+    if (s->kind != NFT_STMT_IN && s->kind != NFT_STMT_NOT_IN && s->kind != NFT_STMT_DNAT &&
+        s->kind != NFT_STMT_MARK && s->kind != NFT_STMT_VMAP && s->kind != NFT_STMT_PRIORITY &&
+        s->kind != NFT_STMT_DADDR && s->kind != NFT_STMT_UPDATE && s->kind != NFT_STMT_DELETE)
+        return;
+    assert_true(nft_table_has(seen->t, (int)s->set));
+    for (int f = 0; f < NFT_FIELDS_MAX; f++)
+        assert_int_equal(field[nft_keys[s->key][f]], seen->t->sets[s->set].key[f]);
+    seen->lookups++;
+}
+
+static void check_chain(struct seen *seen, const struct nft_chain *c)
+{
+    assert_true(c->n > 0);
+    for (size_t j = 0; j < c->n; j++) {
+        const struct nft_rule *r = &c->rules[j];
+        bool counts = false;
+        for (size_t k = 0; k < r->n; k++) {
+            const struct nft_stmt *s = &r->stmts[k];
+            counts |= s->kind == NFT_STMT_COUNTER;
+            if (s->kind == NFT_STMT_JUMP || s->kind == NFT_STMT_GOTO)
+                assert_true(can_be_jumped_to(seen, s->text));
+            check_key(seen, s);
         }
+        assert_true(counts);
     }
 }
 
-static void a_key_has_the_fields_of_the_set_it_is_looked_up_in(void **state)
+static void every_rule_counts_and_names_what_there_is(void **state)
 {
     (void)state;
-    static const enum nft_field field[] = {
-        [NFT_EXPR_END] = NFT_FIELD_NONE,       [NFT_EXPR_IIFNAME] = NFT_FIELD_IFNAME,
-        [NFT_EXPR_OIFNAME] = NFT_FIELD_IFNAME, [NFT_EXPR_DIALLED4] = NFT_FIELD_IP4,
-        [NFT_EXPR_DIALLED6] = NFT_FIELD_IP6,   [NFT_EXPR_L4PROTO] = NFT_FIELD_PROTO,
-        [NFT_EXPR_DPORT] = NFT_FIELD_PORT,     [NFT_EXPR_DIALLED_PORT] = NFT_FIELD_PORT,
-    };
-    const struct nft_table *t = plan_ruleset(&plan_options_default);
-    int seen = 0;
-    for (size_t i = 0; i < t->n_chains; i++)
-        for (size_t j = 0; j < t->chains[i].n; j++)
-            for (size_t k = 0; k < t->chains[i].rules[j].n; k++) {
-                const struct nft_stmt *s = &t->chains[i].rules[j].stmts[k];
-                if (s->kind != NFT_STMT_IN && s->kind != NFT_STMT_DNAT && s->kind != NFT_STMT_MARK)
-                    continue;
-                for (int f = 0; f < 3; f++)
-                    assert_int_equal(field[nft_keys[s->key][f]], t->sets[s->set].key[f]);
-                seen++;
-            }
-    assert_true(seen > 20);
+    static const struct plan_options *const options[] = { &plan_options_default, &proxy_options,
+                                                          &both_options };
+    static const char *const next[] = { "pick4-5-offset-affinity10",
+                                        "pick4-5-offset-always-affinity10", "pick6-5-offset",
+                                        "pick6-5-offset-always" };
+    struct nft_class_chain chains[N_CLASSES + 4];
+    for (size_t i = 0; i < N_CLASSES + 4; i++) {
+        struct nft_class c;
+        assert_true(nft_class_parse(i < N_CLASSES ? classes[i] : next[i - N_CLASSES], &c));
+        nft_class_chain(&c, &chains[i]);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        struct seen seen = { plan_ruleset(options[i]), chains, i ? N_CLASSES + 4 : 0, 0 };
+        for (size_t j = 0; j < seen.t->n_chains; j++)
+            check_chain(&seen, &seen.t->chains[j]);
+        for (size_t j = 0; j < seen.n_classes; j++)
+            check_chain(&seen, &chains[j].chain);
+        assert_true(seen.lookups > 20);
+    }
 }
 
 static void elements_print_sorted_across_groups(void **state)
@@ -281,9 +376,9 @@ int main(void)
         cmocka_unit_test(a_class_is_the_name_of_its_chain),
         cmocka_unit_test(a_class_sends_insiders_to_all_endpoints),
         cmocka_unit_test(elements_of_services_print),
-        cmocka_unit_test(the_constant_table_is_the_golden_one),
-        cmocka_unit_test(every_rule_counts_and_jumps_to_a_chain_there_is),
-        cmocka_unit_test(a_key_has_the_fields_of_the_set_it_is_looked_up_in),
+        cmocka_unit_test(the_constant_tables_are_the_golden_ones),
+        cmocka_unit_test(both_features_make_one_table),
+        cmocka_unit_test(every_rule_counts_and_names_what_there_is),
         cmocka_unit_test(elements_print_sorted_across_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
