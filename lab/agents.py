@@ -27,14 +27,15 @@ class Agent:
         self.state_dir = os.path.join(lab.state, f"agent-{node}")
         self.command = None
 
-    def argv(self, binary, source_dir, extra_args=()):
+    def argv(self, binary, source, extra_args=()):
         return netns.exec_argv(self.lab.ns(self.node), [
-            os.path.abspath(binary), "agent", "--node", self.node, "--source", f"dir:{source_dir}",
+            os.path.abspath(binary), "agent", "--node", self.node, *source.arguments,
             "--state-dir", self.state_dir, "--log-level", "info", *extra_args])
 
-    def start(self, binary, source_dir, extra_args=()):
+    def start(self, binary, source, extra_args=()):
+        """`source` is a Folder or a Kube."""
         os.makedirs(self.state_dir, exist_ok=True)
-        self.command = self.argv(binary, source_dir, extra_args)
+        self.command = self.argv(binary, source, extra_args)
         self.lab.processes.start(self.label, self.command, log=self.log_path, env=SANITIZER_ENV)
         return self
 

@@ -1,5 +1,6 @@
 """The lab: brings a topology up in namespaces of its own, and takes every trace of it away."""
 
+import contextlib
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from .agents import Agent
 from .host import Host
 
 ROOT = "/run/portolan-lab"
+RELAY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "relay.py")
 NAME = re.compile(r"^[a-z0-9]{1,32}$")
 
 
@@ -233,6 +235,20 @@ class Lab:
                              **options)
 
     # Agents
+
+    def connect(self, port):
+        """127.0.0.1:PORT of each node leads to that of the machine, where an API server listens."""
+        self.disconnect()
+        log = os.path.join(self.state, "relay.log")
+        self.processes.start("relay", ["/usr/bin/python3", "-S", "-E", RELAY, port,
+                                       *(netns.path(node.ns) for node in self.nodes())], log=log)
+        pods.wait_server(self.processes, "relay", log)
+
+    def disconnect(self):
+        """The nodes lose their API server: connections end, new ones are refused."""
+        self.processes.stop("relay")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.state, "relay.log"))
 
     def agent(self, node):
         if node not in self._agents:

@@ -1,25 +1,18 @@
-"""Reads, waits for and edits the status files agents leave in a manifest folder."""
-
-import json
-import os
+"""Reads, waits for and edits the statuses agents write."""
 
 from . import netns
 
 
 class Statuses:
-    def __init__(self, directory):
-        self.directory = os.path.join(directory, ".status")
+    """Those who derive from it know where they are, `folder.py` for a manifest folder, `kube.py` for
+    an API server:
 
-    def path(self, plural, name, namespace=None):
-        return os.path.join(self.directory, *filter(None, (plural, namespace)), f"{name}.json")
+    read(plural, name, namespace)          the whole object, None when there is none (yet)
+    edit(plural, name, change, namespace)  another writer's work: `change` edits the status
+    versions()                             {object: what changes whenever it is written}
+    """
 
-    def read(self, plural, name, namespace=None):
-        """The whole object of the file, None when there is none (yet)."""
-        try:
-            with open(self.path(plural, name, namespace)) as file:
-                return json.load(file)
-        except FileNotFoundError:
-            return None
+    interval = 0.005    # seconds between two looks
 
     def portmap(self, namespace, name):
         return (self.read("portmaps", name, namespace) or {}).get("status", {})
@@ -42,7 +35,8 @@ class Statuses:
             return (message or " ") if have == status and reason in (None, why) else None
 
         wanted = f"{kind}={status}" + (f" ({reason})" if reason else "")
-        return netns.wait_until(arrived, timeout, lambda: f"{wanted}; it is: {read()}")
+        return netns.wait_until(arrived, timeout, lambda: f"{wanted}; it is: {read()}",
+                                self.interval)
 
     def wait_portmap(self, namespace, name, kind="Programmed", status="True", reason=None,
                      timeout=10):

@@ -1,7 +1,8 @@
-"""One lab for the whole run; for each test a fresh manifest folder and fresh agents.
+"""One lab for the whole run; for each test an empty cluster and fresh agents.
 
 PORTOLAN_BIN names the program (default build/portolan), so that the same tests run with a
-sanitizer build.
+sanitizer build. LAB_SOURCE says where the objects are: in a `folder` for each test (the default),
+or in a real API server for all (`kube`), where agents have the rights of the shipped roles alone.
 """
 
 import os
@@ -13,18 +14,32 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, ROOT)
 
-from lab import Lab  # noqa: E402
+from lab import Folder, Kube, Lab, wait_until  # noqa: E402
 from world import a_world, agent_logs, leftovers, remove_leftovers  # noqa: E402
 
 
-def pytest_configure():
+SOURCE = os.environ.get("LAB_SOURCE", "folder")
+SOURCES = ("folder", "kube")
+
+
+def pytest_configure(config):
     """A run that is told to end takes its lab down."""
+    if SOURCE not in SOURCES:
+        raise pytest.UsageError(f"LAB_SOURCE={SOURCE}: one of {', '.join(SOURCES)}")
+    for source in SOURCES:
+        config.addinivalue_line("markers", f"{source}_only(reason): there is nothing to ask with "
+                                           "another LAB_SOURCE")
     def interrupt(*_):
         raise KeyboardInterrupt
     signal.signal(signal.SIGTERM, interrupt)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    other = [item for item in items
+             if any(item.get_closest_marker(f"{source}_only") for source in SOURCES
+                    if source != SOURCE)]
+    config.hook.pytest_deselected(items=other)
+    items[:] = [item for item in items if item not in other]
     if os.geteuid() != 0:
         for item in items:
             item.add_marker(pytest.mark.skip(reason="the lab needs root"))
@@ -44,6 +59,32 @@ def lab():
         yield lab
 
 
+@pytest.fixture(scope="session")
+def kube(lab, tmp_path_factory):
+    """An API server with what is shipped installed, in reach of the nodes; None without one."""
+    if SOURCE != "kube":
+        yield None
+        return
+    sys.path.append(os.path.join(ROOT, "tests/api"))
+    from apiserver import ApiServer
+    with ApiServer(tmp_path_factory.mktemp("api")) as api:
+        for folder in ("deploy/crds", "deploy"):
+            api.kubectl("apply", "--server-side", "-k", os.path.join(ROOT, folder))
+        for plural in ("portmaps", "portmapclasses"):
+            path = f"/apis/kuport.wlz.li/v1alpha1/{plural}"
+            wait_until(lambda: api.call("GET", path)[0] == 200, 60, f"{path} to be served")
+        token = api.account_token("portolan-system", "portolan", seconds=12 * 3600)
+        lab.connect(api.port)
+        yield Kube(api.port, api.file("ca.crt"), api.admin_token,
+                   api.write_kubeconfig("agent", token=token))
+
+
+@pytest.fixture(scope="session")
+def source_at(kube):
+    """source_at(directory): an empty cluster; the directory matters to a manifest folder only."""
+    return lambda directory: kube or Folder(str(directory))
+
+
 @pytest.fixture
 def quiet_nodes(lab):
     """No agent runs and nothing of one is left, before and after."""
@@ -54,9 +95,9 @@ def quiet_nodes(lab):
 
 
 @pytest.fixture
-def world(lab, binary, tmp_path):
+def world(lab, binary, source_at, tmp_path):
     """A cluster of three nodes without agents yet; see world.py."""
-    with a_world(lab, binary, str(tmp_path / "source")) as world:
+    with a_world(lab, binary, source_at(tmp_path / "source")) as world:
         yield world
 
 

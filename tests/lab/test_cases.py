@@ -9,9 +9,9 @@ from world import NAMESPACE, a_world
 
 
 @pytest.fixture(scope="module")
-def shown(lab, binary, tmp_path_factory):
+def shown(lab, binary, source_at, tmp_path_factory):
     """The demo's objects, with an agent on every node, all mappings programmed."""
-    with a_world(lab, binary, str(tmp_path_factory.mktemp("cases") / "source")) as world:
+    with a_world(lab, binary, source_at(tmp_path_factory.mktemp("cases") / "source")) as world:
         scenario.write_objects(lab, world.objects)
         world.start_agents()
         scenario.wait_programmed(lab, world.status)
@@ -96,7 +96,7 @@ def test_published_names_every_address(shown):
 
 def test_get_shows_what_is_published(shown):
     done = subprocess.run([shown.binary, "get", "portmaps", "-n", NAMESPACE, "-o", "wide",
-                           "--source", f"dir:{shown.source}"], capture_output=True, text=True)
+                           *shown.source.arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["web"])
     assert scenario.EDGE in line and "3000" in line

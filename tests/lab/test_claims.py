@@ -1,13 +1,11 @@
 """Slots of return links: who claims them, that two never meet, when they end."""
 
 import datetime
-import json
-import os
 
 import pytest
 
 from lab import wait_until
-from lab.manifests import write_atomically
+from lab.objects import portmap_body
 from world import EDGE, HOME_C, NAMESPACE, links
 
 
@@ -22,13 +20,10 @@ def claims(cluster, name="public"):
 
 def edit_claims(cluster, change, name="public"):
     """Edits the class status as another writer would; no agent runs meanwhile."""
-    path = cluster.status.path("portmapclasses", name)
-    document = cluster.status.read("portmapclasses", name)
-    for link in document["status"]["links"]:
-        change(link)
-    version = int(document["metadata"]["resourceVersion"])
-    document["metadata"]["resourceVersion"] = str(version + 1)
-    write_atomically(path, json.dumps(document))
+    def edit(status):
+        for link in status["links"]:
+            change(link)
+    cluster.status.edit("portmapclasses", name, edit)
 
 
 def test_a_claim_names_subnet_and_slot_and_both_ends_follow(cluster):
@@ -75,7 +70,7 @@ def test_two_agents_that_want_one_slot_get_two(world, attempt):
 
 
 def test_running_agents_race_for_slots_of_many_classes(cluster):
-    """Both mappings of a class appear in one rename, so both agents wake at once."""
+    """Both mappings of a class appear at once, and so both agents wake."""
     for number in range(5):
         name = f"class{number}"
         cluster.public(name=name, returnPath={"mode": "Vxlan", "vxlan": {
@@ -84,7 +79,7 @@ def test_running_agents_race_for_slots_of_many_classes(cluster):
         for pod in ("b1", "c1"):
             cluster.service(f"{name}-{pod}", [pod], [("main", "TCP", 8080)])
         port = 3200 + 10 * number
-        write_list(cluster, name, [(f"{name}-b1", name, port), (f"{name}-c1", name, port + 1)])
+        map_together(cluster, [(f"{name}-b1", name, port), (f"{name}-c1", name, port + 1)])
         for offset, pod in enumerate(("b1", "c1")):
             cluster.programmed(f"{name}-{pod}")
             cluster.sees_client("tcp", EDGE, port + offset, pod)
@@ -92,18 +87,13 @@ def test_running_agents_race_for_slots_of_many_classes(cluster):
         assert len(slots) == 2, claims(cluster, name)
 
 
-def write_list(cluster, name, mappings):
-    for mapping, class_name, port in mappings:
-        cluster.mappings[mapping] = {"className": class_name, "protocol": "tcp", "port": port}
-    items = [{"apiVersion": "kuport.wlz.li/v1alpha1", "kind": "PortMap",
-              "metadata": {"name": mapping, "namespace": NAMESPACE,
-                           "creationTimestamp": "2024-02-01T00:00:00Z"},
-              "spec": {"className": class_name, "protocol": "TCP", "port": port,
-                       "serviceRef": {"name": mapping, "port": "main"}}}
-             for mapping, class_name, port in mappings]
-    # JSON is YAML
-    write_atomically(os.path.join(cluster.source, f"list-{name}.yaml"),
-                     json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+def map_together(cluster, mappings):
+    documents = []
+    for name, class_name, port in mappings:
+        cluster.mappings[name] = {"className": class_name, "protocol": "tcp", "port": port}
+        documents.append(("PortMap", name, portmap_body(class_name, "TCP", port, name, "main"),
+                          NAMESPACE))
+    cluster.objects.put_together(documents)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ def test_a_conflict_across_classes_goes_to_the_earlier_mapping(cluster):
     cluster.public(name="other", **SECOND)
     cluster.expose("first", ["a1"], "tcp", 3000)
     cluster.service("second", ["a2"], [("main", "TCP", 8080)])
+    cluster.objects.younger()
     cluster.portmap("second", "tcp", 3000, "other")
     message = cluster.refused_with("second", "Accepted", "PortConflict")
     assert f"{NAMESPACE}/first" in message
@@ -39,6 +40,7 @@ def test_a_range_conflicts_where_it_overlaps(cluster):
     cluster.public()
     cluster.expose("range", ["a1"], "udp", 3200, target=3200, endPort=3210)
     cluster.service("inside", ["a2"], [("main", "UDP", 8080)])
+    cluster.objects.younger()
     cluster.portmap("inside", "udp", 3210)
     assert f"{NAMESPACE}/range" in cluster.refused_with("inside", "Accepted", "PortConflict")
 

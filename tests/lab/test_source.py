@@ -1,17 +1,24 @@
-"""The manifest folder: bad files, half-written files, several documents, unknown kinds."""
+"""Where the objects are: what is deleted, what is refused; in a folder bad files, half-written
+files, several documents, unknown kinds."""
 
+import contextlib
 import os
 import re
 import time
 
-from lab import wait_until
+import pytest
+
+from lab import Kube, KubeError, wait_until
 from world import EDGE, NAMESPACE
+
+files = pytest.mark.folder_only("an API server takes no object that is bad, and none in pieces")
 
 
 def mapping_file(world, name):
     return world.objects.path("PortMap", name, NAMESPACE)
 
 
+@files
 def test_a_bad_file_keeps_its_last_good_version_and_others_go_on(cluster):
     cluster.public()
     cluster.expose("web", ["a1"], "tcp", 3000)
@@ -34,8 +41,9 @@ def test_a_bad_file_keeps_its_last_good_version_and_others_go_on(cluster):
     cluster.sees_client("tcp", EDGE, 3000, "a1")
 
 
+@files
 def test_a_bad_file_that_is_new_stops_nothing_else(cluster):
-    with open(os.path.join(cluster.source, "broken.yaml"), "w") as file:
+    with open(os.path.join(cluster.source.directory, "broken.yaml"), "w") as file:
         file.write("kind: PortMap\nmetadata: {name: [\n")
     cluster.public()
     cluster.expose("web", ["a1"], "tcp", 3000)
@@ -43,8 +51,9 @@ def test_a_bad_file_that_is_new_stops_nothing_else(cluster):
     assert re.search(r"broken\.yaml:\d+:\d+", cluster.lab.agent("edge-a").log())
 
 
+@files
 def test_a_bad_file_stops_nothing_where_nothing_runs_yet(world):
-    with open(os.path.join(world.source, "broken.yaml"), "w") as file:
+    with open(os.path.join(world.source.directory, "broken.yaml"), "w") as file:
         file.write("kind: PortMap\nmetadata: {name: [\n")
     world.start_agents()
     world.public()
@@ -52,6 +61,7 @@ def test_a_bad_file_stops_nothing_where_nothing_runs_yet(world):
     world.sees_client("tcp", EDGE, 3000, "a1")
 
 
+@files
 def test_an_agent_that_starts_with_a_bad_file_takes_nothing_away(cluster):
     cluster.public()
     cluster.expose("web", ["a1"], "tcp", 3000)
@@ -77,6 +87,7 @@ def test_an_agent_that_starts_with_a_bad_file_takes_nothing_away(cluster):
     cluster.sees_client("tcp", EDGE, 3000, "a1")
 
 
+@files
 def test_a_file_written_in_pieces_is_taken_when_it_is_whole(cluster):
     cluster.public()
     cluster.service("web", ["a1"], [("main", "TCP", 8080)])
@@ -95,13 +106,14 @@ def test_a_file_written_in_pieces_is_taken_when_it_is_whole(cluster):
     cluster.sees_client("tcp", EDGE, 3000, "a1")
 
 
-def test_a_deleted_file_deletes_its_objects(cluster):
+def test_a_deleted_object_is_gone(cluster):
     cluster.public()
     cluster.expose("web", ["a1"], "tcp", 3000)
-    os.unlink(mapping_file(cluster, "web"))
+    cluster.objects.delete("PortMap", "web", NAMESPACE)
     cluster.wait_error("tcp", EDGE, 3000, "refused")
 
 
+@files
 def test_several_documents_and_unknown_kinds_in_one_file(cluster):
     cluster.public()
     cluster.service("web", ["a1"], [("main", "TCP", 8080)])
@@ -124,12 +136,15 @@ def test_several_documents_and_unknown_kinds_in_one_file(cluster):
 def test_an_immutable_field_keeps_its_first_value(cluster):
     cluster.public()
     cluster.expose("web", ["a1"], "tcp", 3000)
-    cluster.portmap("web", "tcp", 3100)
+    refused = pytest.raises(KubeError, match="port cannot change")
+    with refused if isinstance(cluster.source, Kube) else contextlib.nullcontext():
+        cluster.portmap("web", "tcp", 3100)
     cluster.expose("other", ["a2"], "tcp", 3200)
     cluster.sees_client("tcp", EDGE, 3000, "a1")
     assert cluster.lab.probe("tcp", EDGE, 3100).error == "refused"
 
 
+@pytest.mark.folder_only("in an API server a status is a part of its object")
 def test_a_status_file_goes_with_its_object(cluster):
     cluster.public()
     cluster.expose("web", ["a1"], "tcp", 3000)

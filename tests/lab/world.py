@@ -4,7 +4,7 @@ import concurrent.futures
 import contextlib
 import json
 
-from lab import Manifests, Statuses, wait_ready, wait_until
+from lab import wait_ready, wait_until
 
 TABLE = ("inet", "portolan")
 PROTOCOL = "107"                       # rtm_protocol of our routes and rules
@@ -24,11 +24,12 @@ class World:
     """The objects of one test and the agents that act on them."""
 
     def __init__(self, lab, binary, source):
+        """`source` is a Folder or a Kube, empty."""
         self.lab = lab
         self.binary = binary
         self.source = source
-        self.objects = Manifests(source)
-        self.status = Statuses(source)
+        self.objects = source.objects
+        self.status = source.status
         self.everywhere = {}    # class: its nodes when it is Multi
         self.mappings = {}      # mapping: its spec
         for node in lab.nodes():
@@ -66,6 +67,7 @@ class World:
             self.cleanup(agent.node)
             agent.clear_log()
         at_once(end, self.agents())
+        self.source.clear()
 
     def portolan(self, node, *arguments, check=True):
         """Runs the program on a node."""
