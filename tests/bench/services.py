@@ -165,7 +165,7 @@ class FolderWriter:
         plural, ns, object_name = object_key
         stem = f"{ns}-{plural}" if self.packed and ns else \
             plural if not ns else f"{ns}-{plural}-{object_name}"
-        return self.folder / f"{stem}.json"
+        return self.folder / f"{stem}.yaml"  # JSON, of which YAML is a superset
 
     def show(self, objects):
         put, gone = changes(self.shown, objects)
