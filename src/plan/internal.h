@@ -103,8 +103,7 @@ struct pair_use {
 struct problem_box;
 
 struct memo {
-    char *owner;   /* "portmap/NS/NAME" */
-    char *service; /* "NS/SERVICE" */
+    char *owner; /* "portmap/NS/NAME" */
     const struct portmap *pm;
     int64_t creation;
     uint8_t proto_index; /* 0 TCP, 1 UDP, 2 anything else */
@@ -293,7 +292,7 @@ struct planner {
     bool **owned; /* by host interface and address; in class_mem */
 
     struct memo_vec memos;      /* by owner */
-    struct memo_vec by_service; /* by service, owner */
+    struct memo_vec by_service; /* by namespace, service, owner */
     struct memo_vec due;        /* to be programmed anew in this pass */
     struct memo_vec removed;    /* freed at the end of the pass */
     struct port_index contenders, accepted;

@@ -18,23 +18,31 @@ size_t memo_lower_bound(const struct memo_vec *v, const char *owner)
     return lo;
 }
 
-static int service_cmp(const struct memo *m, const char *service, const char *owner)
+static int service_cmp(const struct memo *m, const char *ns, const char *service, const char *owner)
 {
-    int c = strcmp(m->service, service);
+    int c = strcmp(m->pm->o.meta.ns, ns);
+    if (!c)
+        c = strcmp(m->pm->service_name, service);
     return c ? c : strcmp(m->owner, owner);
 }
 
-static size_t service_lower_bound(const struct memo_vec *v, const char *service, const char *owner)
+static size_t service_lower_bound(const struct memo_vec *v, const char *ns, const char *service,
+                                  const char *owner)
 {
     size_t lo = 0, hi = v->n;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        if (service_cmp(v->v[mid], service, owner) < 0)
+        if (service_cmp(v->v[mid], ns, service, owner) < 0)
             lo = mid + 1;
         else
             hi = mid;
     }
     return lo;
+}
+
+static size_t service_place(const struct planner *p, const struct memo *m)
+{
+    return service_lower_bound(&p->by_service, m->pm->o.meta.ns, m->pm->service_name, m->owner);
 }
 
 static char *join(const char *prefix, const char *a, const char *b)
@@ -133,30 +141,22 @@ static void find_problem(struct planner *p, struct memo *m)
 
 static void leave_service(struct planner *p, const struct memo *m)
 {
-    size_t at = service_lower_bound(&p->by_service, m->service, m->owner);
-    vec_remove(&p->by_service, at);
+    vec_remove(&p->by_service, service_place(p, m));
 }
 
 static void set_portmap(struct planner *p, struct memo *m, const struct portmap *pm)
 {
+    const struct portmap *old = m->pm;
+    bool moves = !p->full && (!old || strcmp(old->service_name, pm->service_name));
+    if (moves && old)
+        leave_service(p, m);
     m->pm = pm;
     m->creation = pm->o.meta.creation;
     m->proto_index = pm->protocol == L4_TCP ? 0 : pm->protocol == L4_UDP ? 1 : 2;
     m->port = pm->port;
     m->end = pm->has_end_port ? pm->end_port : pm->port;
-    char *service = join("", pm->o.meta.ns, pm->service_name);
-    if (m->service && !strcmp(m->service, service)) {
-        free(service);
-        return;
-    }
-    if (m->service && !p->full)
-        leave_service(p, m);
-    free(m->service);
-    m->service = service;
-    if (p->full)
-        return;
-    size_t at = service_lower_bound(&p->by_service, service, m->owner);
-    *vec_insert(&p->by_service, at) = m;
+    if (moves)
+        *vec_insert(&p->by_service, service_place(p, m)) = m;
 }
 
 static void memo_free(struct memo *m)
@@ -168,7 +168,6 @@ static void memo_free(struct memo *m)
     nft_group_unref(m->group);
     vec_done(&m->pairs);
     answers_done(&m->answers);
-    free(m->service);
     free(m->owner);
     free(m);
 }
@@ -197,7 +196,7 @@ static int by_owner(const void *x, const void *y)
 static int by_service(const void *x, const void *y)
 {
     const struct memo *a = *(struct memo *const *)x, *b = *(struct memo *const *)y;
-    return service_cmp(a, b->service, b->owner);
+    return service_cmp(a, b->pm->o.meta.ns, b->pm->service_name, b->owner);
 }
 
 /* Takes over the snapshot's mappings; keeps the memos of those that were there before. */
@@ -285,11 +284,13 @@ static void change_portmap(struct planner *p, const struct change *c)
 /* That a Service is there only shows where it has no endpoint. */
 static void change_service(struct planner *p, const char *ns, const char *name)
 {
-    char *service = join("", ns, name);
-    size_t i = service_lower_bound(&p->by_service, service, "");
-    for (; i < p->by_service.n && !strcmp(p->by_service.v[i]->service, service); i++)
-        resolve_due(p, p->by_service.v[i]);
-    free(service);
+    size_t i = service_lower_bound(&p->by_service, ns, name, "");
+    for (; i < p->by_service.n; i++) {
+        struct memo *m = p->by_service.v[i];
+        if (strcmp(m->pm->o.meta.ns, ns) || strcmp(m->pm->service_name, name))
+            return;
+        resolve_due(p, m);
+    }
 }
 
 static bool touches_everything(const struct snapshot *s)

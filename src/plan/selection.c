@@ -320,7 +320,8 @@ static const char *no_endpoint(const struct search *q, struct arena *a)
 struct verdict selection_trouble(const struct snapshot *s, const struct memo *m, struct arena *a)
 {
     const struct portmap *pm = m->pm;
-    struct search q = { .pm = pm, .service = m->service };
+    struct search q = { .pm = pm };
+    q.service = arena_printf(a, "%s/%s", pm->o.meta.ns, pm->service_name);
     q.slices = snapshot_slices(s, pm->o.meta.ns, pm->service_name, &q.n);
     q.family = choosing_family(&q);
     struct verdict v = { .reason = "NoReadyEndpoint",
@@ -334,15 +335,15 @@ struct verdict selection_trouble(const struct snapshot *s, const struct memo *m,
         v.value = l4proto_name(pm->protocol);
         v.message =
             arena_printf(a, "port \"%s\" of Service %s is %s, the mapping asks for %s",
-                         pm->service_port, m->service, l4proto_name(port->protocol), v.value);
+                         pm->service_port, q.service, l4proto_name(port->protocol), v.value);
     } else if (is_empty(&q) || (port && port->port)) {
         v.message = no_endpoint(&q, a);
     } else {
         v.field = "spec.serviceRef.port";
         v.value = pm->service_port;
         v.message =
-            port ? arena_printf(a, "port \"%s\" of Service %s has no number", v.value, m->service)
-                 : arena_printf(a, "Service %s has no port named \"%s\", it has: %s", m->service,
+            port ? arena_printf(a, "port \"%s\" of Service %s has no number", v.value, q.service)
+                 : arena_printf(a, "Service %s has no port named \"%s\", it has: %s", q.service,
                                 v.value, port_names(&q, a));
     }
     return v;
