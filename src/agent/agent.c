@@ -13,7 +13,6 @@
 #include "agent/pass.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "kernel/monitor.h"
 
 #define RETRY_FIRST_MS 200
 #define RETRY_MAX_MS   30000
@@ -25,7 +24,6 @@
 struct agent {
     uv_loop_t loop;
     struct pass pass;
-    struct monitor *monitor;
     struct http *http; /* NULL: switched off */
     unsigned needs;    /* enum pass_need of the next pass */
     uint64_t retry_ms;
@@ -90,6 +88,8 @@ static void on_pass(uv_timer_t *t)
         needs &= ~(unsigned)(PASS_AUDIT_RTNL | PASS_AUDIT_NFT);
     a->needs &= ~needs;
     enum pass_result r = pass_run(&a->pass, needs);
+    if (a->pass.unheard)
+        a->needs |= PASS_AUDIT_NFT;
     uv_update_time(&a->loop);
     if (needs & (PASS_AUDIT_RTNL | PASS_AUDIT_NFT)) {
         uint64_t gap = (uv_now(&a->loop) - now) * 4;
@@ -132,7 +132,7 @@ static void on_anew(uv_timer_t *t)
 /* What others did since the last look; a set of enum pass_need. */
 static unsigned look(struct agent *a)
 {
-    unsigned seen = monitor_read(a->monitor), needs = 0;
+    unsigned seen = monitor_read(a->pass.monitor), needs = 0;
     if (seen & MONITOR_HOST)
         needs |= PASS_HOST;
     if (seen & MONITOR_OURS)
@@ -303,12 +303,10 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
         r = source_open(&source, &sink, &a->pass.source, err);
     if (!r)
         r = pass_open(&a->pass, err);
-    if (!r)
-        r = monitor_open(a->pass.nft_port->portid, &a->monitor, err);
     if (r)
         return r;
-    poll_fd(a, &a->route_poll, monitor_fd_route(a->monitor));
-    poll_fd(a, &a->nft_poll, monitor_fd_nft(a->monitor));
+    poll_fd(a, &a->route_poll, monitor_fd_route(a->pass.monitor));
+    poll_fd(a, &a->nft_poll, monitor_fd_nft(a->pass.monitor));
     bool table_exists = true;
     r = nft_cleanup(a->pass.nft_port, true, &table_exists, err);
     if (r)
@@ -345,7 +343,6 @@ static void stop(struct agent *a)
     proxy_free(a->pass.proxy);
     if (a->pass.source)
         a->pass.source->ops->free(a->pass.source);
-    monitor_close(a->monitor);
     pass_close(&a->pass);
     store_free(a->pass.store);
 }

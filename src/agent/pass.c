@@ -23,6 +23,9 @@ int pass_open(struct pass *p, struct err *err)
         r = nl_open(NETLINK_NETFILTER, NULL, &p->conntrack_port, err);
     if (r)
         return r;
+    r = monitor_open(p->nft_port->portid, &p->monitor, err);
+    if (r)
+        return r;
     p->nft = nft_new(p->nft_port, plan_ruleset(p->options));
     p->rtnl = rtnl_new(p->route_port);
     return 0;
@@ -34,6 +37,7 @@ void pass_close(struct pass *p)
         nft_free(p->nft);
     if (p->rtnl)
         rtnl_free(p->rtnl);
+    monitor_close(p->monitor);
     nl_close(p->route_port);
     nl_close(p->nft_port);
     nl_close(p->conntrack_port);
@@ -111,6 +115,21 @@ static int apply(struct pass *p, const struct desired *d, unsigned needs, bool *
     *ret_table_ok = !e;
     if (!r && !e)
         rtnl_remove(p->rtnl, d, &p->report);
+    return r ? r : e;
+}
+
+/* Without listening to nftables, which would make a big batch slow. */
+static int apply_unheard(struct pass *p, const struct desired *d, unsigned needs,
+                         bool *ret_table_ok, struct err *err)
+{
+    struct err deaf;
+    *ret_table_ok = false;
+    int r = monitor_hear_nft(p->monitor, false, err);
+    if (r)
+        return r;
+    r = apply(p, d, needs, ret_table_ok, err);
+    int e = monitor_hear_nft(p->monitor, true, r ? &deaf : err);
+    p->unheard = !r && nft_foreign_change(p->nft);
     return r ? r : e;
 }
 
@@ -271,6 +290,7 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     struct times t = { .start = clock_mono_us() };
     bool failed = false, table_ok;
     p->failure.text[0] = 0;
+    p->unheard = false;
     notes_begin(&p->notes);
     report_reset(&p->report);
     bool anew = ((needs & PASS_HOST) && observe_host(p, &failed)) || p->anew;
@@ -292,7 +312,8 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     const struct plan *plan = plan_build(p->planner, &snap);
     t.planned = clock_mono_us();
     t.kernel_us = -p->nft_port->batch_us;
-    int r = apply(p, &plan->desired, needs, &table_ok, &p->failure);
+    bool many = !snap.changes_known || snap.n_changes >= MANY_CHANGES;
+    int r = (many ? apply_unheard : apply)(p, &plan->desired, needs, &table_ok, &p->failure);
     t.applied = clock_mono_us();
     t.kernel_us += p->nft_port->batch_us;
     if (r)
@@ -311,7 +332,7 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     store_commit(p->store);
     notes_end(&p->notes);
     account(p, plan, &t, mends);
-    if (!snap.changes_known || snap.n_changes >= MANY_CHANGES)
+    if (many)
         malloc_trim(0); /* leaves more free memory behind than the next passes use */
     if (!r)
         what_is_undone(p, failed, replan, written);

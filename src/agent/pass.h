@@ -7,6 +7,7 @@
 #include "agent/proxy.h"
 #include "kernel/host.h"
 #include "kernel/kernel.h"
+#include "kernel/monitor.h"
 #include "kernel/nft.h"
 #include "kernel/rtnl.h"
 #include "plan/plan.h"
@@ -32,6 +33,7 @@ struct pass {
     struct nl_port *route_port, *nft_port, *conntrack_port;
     struct nft *nft;
     struct rtnl *rtnl;
+    struct monitor *monitor;
 
     struct arena host_mem[2]; /* the newest observation and the one before */
     struct host host[2];
@@ -45,6 +47,7 @@ struct pass {
     struct metrics metrics;
     bool statuses_wait; /* for another pass */
     bool anew;          /* the next pass plans as if everything had changed */
+    bool unheard;       /* others changed the ruleset while the last pass did not listen */
     struct err failure; /* what the last pass left undone; no text when it was clean */
 };
 

@@ -71,6 +71,16 @@ void monitor_close(struct monitor *m)
     free(m);
 }
 
+int monitor_hear_nft(struct monitor *m, bool on, struct err *err)
+{
+    uint32_t group = NFNLGRP_NFTABLES;
+    int what = on ? NETLINK_ADD_MEMBERSHIP : NETLINK_DROP_MEMBERSHIP;
+    if (setsockopt(m->nft->fd, SOL_NETLINK, what, &group, sizeof(group)))
+        return err_set(err, errno, "cannot %s hearing of nftables: %s", on ? "begin" : "end",
+                       strerror(errno));
+    return 0;
+}
+
 int monitor_fd_route(const struct monitor *m)
 {
     return m->route->fd;

@@ -4,8 +4,10 @@
  * the time, only what names our table means work. */
 #pragma once
 
-#include "base/err.h"
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "base/err.h"
 
 struct monitor;
 
@@ -21,6 +23,10 @@ enum monitor_event {
 /* `own_portid`: the port our nftables batches are sent from. */
 int monitor_open(uint32_t own_portid, struct monitor **ret, struct err *err);
 void monitor_close(struct monitor *m);
+/* nftables is heard at first. While somebody listens, the kernel puts every element of a commit into
+ * a message, for whoever filters it away, too: a big commit takes several times as long. What
+ * others change while it is not heard, nft_foreign_change() tells. */
+int monitor_hear_nft(struct monitor *m, bool on, struct err *err);
 /* Two fds to poll for reading. */
 int monitor_fd_route(const struct monitor *m);
 int monitor_fd_nft(const struct monitor *m);

@@ -157,6 +157,29 @@ static void own_batches_are_not_heard(void **state)
     monitor_close(m);
 }
 
+static void unheard_changes_show_in_the_generation(void **state)
+{
+    (void)state;
+    struct monitor *m = open_in_new_world();
+    struct nl_port *port;
+    struct err err;
+    struct report report = { 0 };
+    assert_int_equal(nl_open(NETLINK_NETFILTER, NULL, &port, &err), 0);
+    struct nft *nft = nft_new(port, plan_ruleset(&plan_options_default));
+    assert_int_equal(monitor_hear_nft(m, false, &err), 0);
+    assert_int_equal(nft_sync(nft, NULL, 0, true, &report, &err), 0);
+    assert_false(nft_foreign_change(nft));
+    run("nft add table inet other");
+    assert_int_equal(monitor_hear_nft(m, true, &err), 0);
+    assert_true(nft_foreign_change(nft));
+    assert_int_equal(monitor_read(m), 0);
+    assert_events(m, "nft delete table inet other", MONITOR_GEN);
+    nft_free(nft);
+    report_done(&report);
+    nl_close(port);
+    monitor_close(m);
+}
+
 static void an_audit_that_changes_nothing_is_silent(void **state)
 {
     (void)state;
@@ -209,6 +232,7 @@ int main(void)
         cmocka_unit_test(a_switch_of_forwarding_is_seen),
         cmocka_unit_test(a_change_of_our_table_is_told_from_others),
         cmocka_unit_test(own_batches_are_not_heard),
+        cmocka_unit_test(unheard_changes_show_in_the_generation),
         cmocka_unit_test(an_audit_that_changes_nothing_is_silent),
         cmocka_unit_test(lost_events_are_said),
     };
