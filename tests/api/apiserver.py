@@ -89,31 +89,46 @@ class ApiServer:
         return str(self.folder / name)
 
     def _openssl(self, *words):
-        subprocess.run(["openssl", *words], check=True, capture_output=True, cwd=self.folder)
+        done = subprocess.run(["openssl", *words], capture_output=True, text=True, cwd=self.folder)
+        if done.returncode:
+            raise RuntimeError(f"openssl {' '.join(words)}: {done.stderr}")
 
-    def make_certificate(self, name, subject, *extensions):
-        """NAME.crt and NAME.key, signed by ca.crt; an old pair of that name is replaced."""
+    def make_ca(self, name):
+        """NAME.crt and NAME.key."""
+        self._openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                      "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.crt", "-days", "2",
+                      "-subj", f"/CN=test-{name}")
+
+    def make_certificate(self, name, subject, *extensions, ca="ca", seconds=2 * 86400):
+        """NAME.crt and NAME.key, signed by the CA, for so many seconds from now; an old pair of that
+        name is replaced."""
         self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                       "-keyout", f"{name}.key.new", "-subj", subject, "-out", f"{name}.csr")
-        (self.folder / f"{name}.ext").write_text("\n".join(extensions) + "\n")
-        self._openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
-                      "-CAcreateserial", "-days", "2", "-extfile", f"{name}.ext", "-out",
+        (self.folder / f"{name}.cnf").write_text("\n".join([
+            "[ca]", "default_ca = it", "[it]", "database = issued", "new_certs_dir = .",
+            "rand_serial = yes", "default_md = sha256", "policy = any", "unique_subject = no",
+            "x509_extensions = these", "[any]", "organizationName = optional",
+            "commonName = supplied", "[these]", *extensions]) + "\n")
+        (self.folder / "issued").write_text("")
+        end = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + seconds))
+        self._openssl("ca", "-batch", "-notext", "-config", f"{name}.cnf", "-cert", f"{ca}.crt",
+                      "-keyfile", f"{ca}.key", "-in", f"{name}.csr", "-enddate", end, "-out",
                       f"{name}.crt.new")
         for suffix in ("key", "crt"):
             os.replace(self.folder / f"{name}.{suffix}.new", self.folder / f"{name}.{suffix}")
 
-    def make_server_certificate(self):
-        """The server takes a new pair into use without a restart."""
+    def make_server_certificate(self, ca="ca"):
+        """The server takes a new pair into use when it starts, or within a minute."""
         self.make_certificate("server", "/CN=kube-apiserver", "extendedKeyUsage=serverAuth",
-                              "subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:kubernetes.default.svc")
+                              "subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:kubernetes.default.svc",
+                              ca=ca)
 
-    def make_client_certificate(self, name, user, group):
-        self.make_certificate(name, f"/O={group}/CN={user}", "extendedKeyUsage=clientAuth")
+    def make_client_certificate(self, name, user, group, seconds=2 * 86400):
+        self.make_certificate(name, f"/O={group}/CN={user}", "extendedKeyUsage=clientAuth",
+                              seconds=seconds)
 
     def _make_certificates(self):
-        self._openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-                      "-nodes", "-keyout", "ca.key", "-out", "ca.crt", "-days", "2", "-subj",
-                      "/CN=test-ca")
+        self.make_ca("ca")
         self.make_server_certificate()
         self._openssl("genrsa", "-out", "accounts.key", "2048")
         self._openssl("rsa", "-in", "accounts.key", "-pubout", "-out", "accounts.pub")
@@ -153,6 +168,10 @@ class ApiServer:
         process = self.processes.pop(name)
         process.send_signal(how)
         process.wait()
+
+    def restart(self, name="kube-apiserver"):
+        self.stop(name)
+        self.start(name)
 
     def _is_ready(self, name):
         if (status := self.processes[name].poll()) is not None:

@@ -354,13 +354,29 @@ def test_a_dead_path_is_noticed_within_30_seconds(world):
 # ---- credentials ----
 
 
-def test_a_new_token_is_used_at_once_when_the_old_one_is_refused(world):
+def with_token_file(world, text):
+    """The kubeconfig names a file that holds it; the file's path."""
     token = world.folder / "token"
-    token.write_text("one")
-    world.server.tokens = ["one"]
+    token.write_text(text)
     config = json.loads(open(world.config).read())
     config["users"][0]["user"] = {"tokenFile": "token"}
     open(world.config, "w").write(json.dumps(config))
+    return token
+
+
+def test_a_token_is_read_again_before_it_is_refused(world):
+    token = with_token_file(world, "one")
+    world.server.tokens = ["one", "two"]
+    world.server.watch_seconds = 1  # each watch shows which one is in use
+    settled(world)
+    token.write_text("two")
+    until(lambda: world.server.requests[-1]["headers"]["Authorization"] == "Bearer two",
+          "the new token", 70)
+
+
+def test_a_new_token_is_used_at_once_when_the_old_one_is_refused(world):
+    token = with_token_file(world, "one")
+    world.server.tokens = ["one"]
     settled(world)
     token.write_text("two")
     world.server.tokens = ["two"]

@@ -289,7 +289,9 @@ static void failed(struct pending *p, const struct client_answer *a)
         ms = backoff_after_ms(p->failures, a->retry_after_ms, backoff_random());
         enqueue(p, (int64_t)ms * 1000);
     }
-    if (!crowded && a->status)
+    /* The first 401 is how we learn of new credentials. */
+    bool renewed = a->status == 401 && p->failures == 1;
+    if (!crowded && !renewed && a->status)
         note_once(p, a->text);
 }
 
