@@ -293,7 +293,7 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     p->unheard = false;
     notes_begin(&p->notes);
     report_reset(&p->report);
-    bool anew = ((needs & PASS_HOST) && observe_host(p, &failed)) || p->anew;
+    bool host_news = (needs & PASS_HOST) && observe_host(p, &failed);
     if (!p->host_observed) {
         notes_end(&p->notes);
         what_is_undone(p, true, false, true);
@@ -304,15 +304,16 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
                              .host = &p->host[p->host_now],
                              .cni_vxlan_port = p->cni_vxlan_port };
     store_snapshot(p->store, &snap);
-    if (anew)
+    snap.host_changed = host_news;
+    if (p->anew)
         snap.changes_known = false;
     p->anew = false;
     /* Nothing is new but the kernel: what is done then undoes what somebody else did. */
-    bool mends = snap.changes_known && !snap.n_changes;
+    bool mends = snap.changes_known && !snap.n_changes && !host_news;
     const struct plan *plan = plan_build(p->planner, &snap);
     t.planned = clock_mono_us();
     t.kernel_us = -p->nft_port->batch_us;
-    bool many = !snap.changes_known || snap.n_changes >= MANY_CHANGES;
+    bool many = !snap.changes_known || host_news || snap.n_changes >= MANY_CHANGES;
     int r = (many ? apply_unheard : apply)(p, &plan->desired, needs, &table_ok, &p->failure);
     t.applied = clock_mono_us();
     t.kernel_us += p->nft_port->batch_us;

@@ -132,6 +132,21 @@ static void sysctls(struct writer *w, const struct desired *d)
     writer_list_end(w);
 }
 
+static void health_checks(struct writer *w, const struct desired *d)
+{
+    begin_list(w, "healthChecks");
+    for (size_t i = 0; i < d->n_health_checks; i++) {
+        const struct health_check *h = &d->health_checks[i];
+        writer_map(w);
+        put_int(w, "port", h->port);
+        put(w, "namespace", h->ns);
+        put(w, "service", h->name);
+        put_int(w, "localEndpoints", h->local_endpoints);
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+}
+
 /* ---- what is owed to the API ---- */
 
 static void conditions(struct writer *w, const struct condition_list *list)
@@ -254,6 +269,7 @@ void plan_print_json(const struct plan_options *options, const struct plan *plan
     routes(w, &plan->desired);
     rules(w, &plan->desired);
     sysctls(w, &plan->desired);
+    health_checks(w, &plan->desired);
     begin_list(w, "statuses");
     for (size_t i = 0; i < writes->n; i++)
         status_write(w, &writes->v[i]);

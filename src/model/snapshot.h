@@ -38,9 +38,10 @@ struct snapshot {
     const struct traffic_class *const *traffic_classes;
     size_t n_traffic_classes;
 
-    /* When `changes_known` is false (first pass, host changed, test) everything may differ;
-     * otherwise exactly the listed objects were added, replaced or removed. */
+    /* When `changes_known` is false (first pass, test) everything may differ; otherwise exactly
+     * the listed objects were added, replaced or removed, and `host` differs if host_changed. */
     bool changes_known;
+    bool host_changed;
     const struct change *changes;
     size_t n_changes;
 };

@@ -273,11 +273,17 @@ struct pass {
     struct fabric *fabric;
     VEC(struct nft_group *) groups;
     VEC(struct problem) problems;
+    VEC(struct health_check) health_checks;
     struct plan plan;
 };
 
+struct services; /* plan/services.h */
+
 struct planner {
     const struct plan_options *options;
+    struct services *services; /* NULL without the service proxy */
+    struct snapshot
+        masked; /* the last one without mappings and classes, where they are not wanted */
     const struct snapshot *snap; /* of the last pass */
     uint64_t n_passes;
     bool full;
@@ -321,6 +327,8 @@ struct planner {
 };
 
 /* planner.c */
+/* What of the snapshot is planned for. */
+const struct snapshot *planner_view(struct planner *p, const struct snapshot *snap);
 void memo_due(struct planner *p, struct memo *m);
 /* Takes ownership of the group (NULL: none); keeps the old one when they are equal. */
 void memo_set_group(struct planner *p, struct memo *m, struct nft_group *g);

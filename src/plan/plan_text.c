@@ -71,6 +71,15 @@ static void put_rules(const struct desired *d, struct buf *out)
         buf_printf(out, "sysctl %s = %s\n", d->sysctls[i].path, d->sysctls[i].value);
 }
 
+static void put_health_checks(const struct desired *d, struct buf *out)
+{
+    for (size_t i = 0; i < d->n_health_checks; i++) {
+        const struct health_check *h = &d->health_checks[i];
+        buf_printf(out, "health-check %u %s/%s %u local\n", h->port, h->ns, h->name,
+                   h->local_endpoints);
+    }
+}
+
 static void put_conditions(const char *what, const struct condition_list *l, struct buf *out)
 {
     static const char *const status[] = {
@@ -174,6 +183,7 @@ void plan_text(const struct plan *plan, const struct status_writes *writes, stru
     put_links(&plan->desired, out);
     put_routes(&plan->desired, out);
     put_rules(&plan->desired, out);
+    put_health_checks(&plan->desired, out);
     for (size_t i = 0; i < writes->n; i++)
         put_write(&writes->v[i], out);
     for (size_t i = 0; i < plan->problems.n; i++)

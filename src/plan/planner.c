@@ -1,7 +1,7 @@
 /* A pass: what the changes can touch is done anew, everything else is remembered. */
 #include <stdio.h>
 
-#include "plan/internal.h"
+#include "plan/services.h"
 
 /* ---- the vectors of memos ---- */
 
@@ -98,6 +98,8 @@ void memo_set_group(struct planner *p, struct memo *m, struct nft_group *g)
     if (m->group)
         vec_push(&p->old_groups, m->group);
     m->group = g;
+    if (p->services && !p->full)
+        services_mapping_changed(p, m);
 }
 
 static void set_problem(struct planner *p, struct memo *m, struct problem_box *box)
@@ -264,6 +266,8 @@ static void change_portmap(struct planner *p, const struct change *c)
     const struct portmap *pm = snapshot_portmap(p->snap, c->ns, c->name);
     if (known)
         conflict_forget(p, p->memos.v[at]);
+    if (known && p->services)
+        services_mapping_changed(p, p->memos.v[at]);
     if (known && !pm) {
         struct memo *m = p->memos.v[at];
         vec_remove(&p->memos, at);
@@ -295,7 +299,7 @@ static void change_service(struct planner *p, const char *ns, const char *name)
 
 static bool touches_everything(const struct snapshot *s)
 {
-    if (!s->changes_known || s->n_changes > 64 + s->n_portmaps / 8)
+    if (!s->changes_known || s->host_changed || s->n_changes > 64 + s->n_portmaps / 8)
         return true;
     for (size_t i = 0; i < s->n_changes; i++) {
         switch (s->changes[i].kind) {
@@ -367,6 +371,8 @@ static void program_all(struct planner *p)
 
 static void free_old(struct planner *p)
 {
+    if (p->services)
+        services_free_old(p->services);
     for (size_t i = 0; i < p->old_groups.n; i++)
         nft_group_unref(p->old_groups.v[i]);
     for (size_t i = 0; i < p->old_problems.n; i++) {
@@ -412,6 +418,8 @@ static const struct plan *publish(struct planner *p, struct pass *pass)
         memcpy(pass->groups.v + pass->groups.n, p->groups.v, p->groups.n * sizeof(p->groups.v[0]));
     pass->groups.n += p->groups.n;
     list_problems(p, pass);
+    if (p->services)
+        services_publish(p->services, pass);
     pass->plan = (struct plan){
         .desired = { .groups = pass->groups.v,
                      .n_groups = pass->groups.n,
@@ -424,21 +432,34 @@ static const struct plan *publish(struct planner *p, struct pass *pass)
                      .rules = f->rules.v,
                      .n_rules = f->rules.n,
                      .sysctls = f->sysctls.v,
-                     .n_sysctls = f->sysctls.n },
+                     .n_sysctls = f->sysctls.n,
+                     .health_checks = pass->health_checks.v,
+                     .n_health_checks = pass->health_checks.n },
         .problems = { pass->problems.v, pass->problems.n },
     };
     return &pass->plan;
 }
 
+const struct snapshot *planner_view(struct planner *p, const struct snapshot *snap)
+{
+    if (p->options->portmap)
+        return snap;
+    p->masked = *snap;
+    p->masked.n_portmaps = p->masked.n_classes = 0;
+    return &p->masked;
+}
+
 const struct plan *plan_build(struct planner *p, const struct snapshot *snap)
 {
     free_old(p);
-    p->snap = snap;
+    snap = p->snap = planner_view(p, snap);
     p->full = !p->n_passes || touches_everything(snap);
     p->full ? begin_full(p) : begin_some(p);
     resolve_all(p);
     program_all(p);
     free_removed(p);
+    if (p->services)
+        services_build(p);
     if (p->pairs_changed || p->answers_changed) {
         struct fabric *f = fabric_build(p);
         fabric_unref(p->fabric);
@@ -458,6 +479,7 @@ struct planner *planner_new(const struct plan_options *options)
 {
     struct planner *p = xcalloc(1, sizeof(*p));
     p->options = options;
+    p->services = options->serviceproxy ? services_new() : NULL;
     return p;
 }
 
@@ -470,7 +492,9 @@ void planner_free(struct planner *p)
         fabric_unref(p->pass[i].fabric);
         vec_done(&p->pass[i].groups);
         vec_done(&p->pass[i].problems);
+        vec_done(&p->pass[i].health_checks);
     }
+    services_free(p->services);
     fabric_unref(p->fabric);
     links_done(p);
     conflict_done(p);

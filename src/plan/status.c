@@ -334,7 +334,7 @@ struct status_writes plan_statuses(struct planner *p, const struct snapshot *sna
 {
     arena_reset(&p->status_mem);
     vec_done(&p->writes); /* a full pass's are many and large, the next ones' few */
-    p->snap = snap;
+    p->snap = planner_view(p, snap);
     uint64_t hash = refusals_hash(applied);
     for (size_t i = 0; hash != p->refusals_seen && i < p->memos.n; i++)
         status_enqueue(p, p->memos.v[i]);

@@ -3,6 +3,8 @@
  *   golden DIR [--update] [CASE...]     DIR is tests/golden
  *
  * A case is a folder with cluster.yaml, and hosts.yaml unless the one beside the cases will do.
+ * What is not planned with the default options has a file `options`: one a line, by the names and
+ * values of the command line (features, cluster-cidr, ...).
  * A node is planned for when it has a document in hosts.yaml, and what is planned is taken to
  * have been acknowledged by the kernel. --update writes what is printed now. */
 #include <dirent.h>
@@ -38,13 +40,75 @@ static void note(void *user, bool is_error, const char *where, const char *text)
     printf("# %s: %s\n", where, text);
 }
 
-static struct buf plan_node(const struct snapshot *base, const char *node, const struct host *host)
+/* ---- options ---- */
+
+struct options {
+    struct plan_options plan;
+    struct ip_prefix cluster_cidrs[4], nodeport_addresses[4];
+};
+
+static size_t read_prefixes(const char *text, struct ip_prefix ret[static 4])
+{
+    size_t n = 0;
+    char one[64];
+    while (n < 4 && sscanf(text, "%63[^,]", one) == 1 && ip_prefix_parse(one, &ret[n])) {
+        n++;
+        text += strlen(one) + (text[strlen(one)] == ',');
+    }
+    return *text ? 0 : n;
+}
+
+static bool read_option(struct options *o, const char *name, const char *value)
+{
+    if (!strcmp(name, "features")) {
+        o->plan.portmap = strstr(value, "portmap");
+        o->plan.serviceproxy = strstr(value, "serviceproxy");
+    } else if (!strcmp(name, "cluster-cidr")) {
+        o->plan.n_cluster_cidrs = read_prefixes(value, o->cluster_cidrs);
+        return o->plan.n_cluster_cidrs;
+    } else if (!strcmp(name, "nodeport-addresses")) {
+        o->plan.n_nodeport_addresses = read_prefixes(value, o->nodeport_addresses);
+        return o->plan.n_nodeport_addresses;
+    } else if (!strcmp(name, "detect-local-mode")) {
+        o->plan.node_cidr = !strcmp(value, "NodeCIDR");
+        return o->plan.node_cidr;
+    } else if (!strcmp(name, "masquerade-all")) {
+        o->plan.masquerade_all = true;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* False when the file says what nobody understands. */
+static bool read_options(const char *path, struct options *ret)
+{
+    char name[64], value[200], line[300];
+    bool good = true;
+    *ret = (struct options){ .plan = plan_options_default };
+    ret->plan.cluster_cidrs = ret->cluster_cidrs;
+    ret->plan.nodeport_addresses = ret->nodeport_addresses;
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof(line), f)) {
+        *value = 0;
+        good =
+            sscanf(line, "%63s %199s", name, value) >= 1 && read_option(ret, name, value) && good;
+    }
+    if (f)
+        fclose(f);
+    return good;
+}
+
+/* ---- cases ---- */
+
+static struct buf plan_node(const struct plan_options *options, const struct snapshot *base,
+                            const char *node, const struct host *host)
 {
     struct snapshot snap = *base;
     snap.node = node;
     snap.host = host;
     struct buf out = { 0 };
-    struct planner *p = planner_new(&plan_options_default);
+    struct planner *p = planner_new(options);
     const struct plan *plan = plan_build(p, &snap);
     struct status_writes writes =
         plan_statuses(p, &snap, &(struct applied){ .acknowledged = true });
@@ -85,8 +149,8 @@ static void compare(struct run *run, const char *dir, const char *node, const ch
     printf("%sok %u - %s %s\n", same ? "" : "not ", ++run->tests, strrchr(dir, '/') + 1, node);
 }
 
-static void run_nodes(struct run *run, const struct snapshot *snap, const char *dir,
-                      const char *hosts)
+static void run_nodes(struct run *run, const struct plan_options *options,
+                      const struct snapshot *snap, const char *dir, const char *hosts)
 {
     for (size_t i = 0; i < snap->n_nodes; i++) {
         struct arena mem = { 0 };
@@ -99,7 +163,7 @@ static void run_nodes(struct run *run, const struct snapshot *snap, const char *
             run->failed++;
         }
         if (!r) {
-            struct buf out = plan_node(snap, node, &host);
+            struct buf out = plan_node(options, snap, node, &host);
             compare(run, dir, node, buf_str(&out));
             buf_done(&out);
         }
@@ -109,22 +173,24 @@ static void run_nodes(struct run *run, const struct snapshot *snap, const char *
 
 static void run_case(struct run *run, const char *root, const char *name)
 {
-    char dir[500], cluster[520], hosts[520];
+    char dir[500], cluster[520], hosts[520], given[520];
+    struct options options;
     snprintf(dir, sizeof(dir), "%s/%s", root, name);
     snprintf(cluster, sizeof(cluster), "%s/cluster.yaml", dir);
     snprintf(hosts, sizeof(hosts), "%s/hosts.yaml", dir);
+    snprintf(given, sizeof(given), "%s/options", dir);
     if (access(hosts, F_OK))
         snprintf(hosts, sizeof(hosts), "%s/hosts.yaml", root);
     struct load load = { store_new(), false };
     struct source_sink sink = { .user = &load, .upsert = upsert, .note = note };
-    struct err err;
-    if (codec_load_file(cluster, &sink, &err) || load.bad) {
-        printf("not ok %u - %s: %s\n", ++run->tests, name, load.bad ? "bad objects" : err.text);
+    struct err err = { "bad objects or options" };
+    if (!read_options(given, &options) || codec_load_file(cluster, &sink, &err) || load.bad) {
+        printf("not ok %u - %s: %s\n", ++run->tests, name, err.text);
         run->failed++;
     } else {
         struct snapshot snap = { .now = NOW, .cni_vxlan_port = CNI_PORT };
         store_snapshot(load.store, &snap);
-        run_nodes(run, &snap, dir, hosts);
+        run_nodes(run, &options.plan, &snap, dir, hosts);
     }
     store_free(load.store);
 }

@@ -109,6 +109,7 @@ static void step_node(struct world *w, unsigned i, uint64_t seed, unsigned step,
     writes = plan_statuses(w->planners[i], &s, &w->applied);
     struct buf got = { 0 };
     s.changes_known = true; /* a second pass over one snapshot changes nothing */
+    s.host_changed = false;
     s.n_changes = 0;
     plan_text(plan_build(w->planners[i], &s), &writes, &got);
     s.changes_known = false;

@@ -181,7 +181,7 @@ struct snapshot world_view(const struct world *w, unsigned i)
     struct snapshot s = w->snap;
     s.node = gen_nodes[i];
     s.host = &w->hosts[i];
-    s.changes_known = s.changes_known && !w->host_changed[i];
+    s.host_changed = w->host_changed[i];
     return s;
 }
 
