@@ -163,6 +163,10 @@ void nft_class_chain(const struct nft_class *c, struct nft_class_chain *ret)
         put_pick(c, six, ret);
         break;
     case NFT_CLASS_REJECT:
+        /* A client on this host gets the ICMP error while its socket is still in connect(), which
+         * for IPv6 takes no notice of it and tries again a second later. */
+        if (six)
+            ADD(ret, L4PROTO(L4_TCP), COUNTER, REJECT_RESET);
         ADD(ret, COUNTER, REJECT_PORT);
         break;
     case NFT_CLASS_DROP:
