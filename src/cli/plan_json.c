@@ -84,17 +84,22 @@ static void addresses(struct writer *w, const struct desired *d)
 
 static void routes(struct writer *w, const struct desired *d)
 {
+    static const char *const types[] = {
+        [ROUTE_UNICAST] = "unicast", [ROUTE_UNREACHABLE] = "unreachable", [ROUTE_THROW] = "throw"
+    };
     begin_list(w, "routes");
     for (size_t i = 0; i < d->n_routes; i++) {
         const struct desired_route *r = &d->routes[i];
         writer_map(w);
-        put(w, "type", r->type == ROUTE_UNREACHABLE ? "unreachable" : "unicast");
+        put(w, "type", types[r->type]);
         put_prefix(w, "destination", &r->dst.ip, r->dst.len);
         put_int(w, "table", r->table);
         if (r->via.family)
             put_ip(w, "via", &r->via);
         if (*r->ifname)
             put(w, "interface", r->ifname);
+        if (r->metric)
+            put_int(w, "metric", r->metric);
         put(w, "owner", r->owner);
         writer_map_end(w);
     }
@@ -109,7 +114,10 @@ static void rules(struct writer *w, const struct desired *d)
         writer_map(w);
         put_int(w, "family", r->family);
         put_int(w, "priority", r->priority);
-        put_int(w, "fwmark", r->fwmark);
+        if (r->fwmark)
+            put_int(w, "fwmark", r->fwmark);
+        if (r->has_src)
+            put_prefix(w, "source", &r->src.ip, r->src.len);
         if (r->has_dst)
             put_prefix(w, "destination", &r->dst.ip, r->dst.len);
         put_int(w, "table", r->table);

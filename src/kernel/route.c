@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <linux/ipv6_route.h>
 #include <linux/rtnetlink.h>
+#include <net/if.h>
 #include <string.h>
 
 #include "kernel/rtnl_kind.h"
@@ -19,8 +20,51 @@ static uint8_t kernel_type(enum route_type type)
         return RTN_UNICAST;
     case ROUTE_UNREACHABLE:
         return RTN_UNREACHABLE;
+    case ROUTE_THROW:
+        return RTN_THROW;
     }
     return RTN_UNSPEC;
+}
+
+/* Of types the model does not know too: route_plain() tells them apart. */
+static enum route_type model_type(uint8_t kernel)
+{
+    if (kernel == RTN_UNICAST)
+        return ROUTE_UNICAST;
+    return kernel == RTN_THROW ? ROUTE_THROW : ROUTE_UNREACHABLE;
+}
+
+static const char *type_word(enum route_type type)
+{
+    switch (type) {
+    case ROUTE_UNICAST:
+        return "";
+    case ROUTE_UNREACHABLE:
+        return "unreachable ";
+    case ROUTE_THROW:
+        return "throw ";
+    }
+    return "";
+}
+
+/* A link of ours as it is known, which its test may have made up; else anybody's. */
+static int link_index(const struct rtnl *r, const char *name)
+{
+    uint32_t vni;
+    uint16_t port;
+    const struct rtnl_link *l = rtnl_link_by_name(r, name);
+    if (l || link_name_parse(name, &vni, &port))
+        return l ? l->ifindex : 0;
+    return (int)if_nametoindex(name);
+}
+
+static const char *link_name(struct rtnl *r, int ifindex)
+{
+    char name[IF_NAMESIZE];
+    const struct rtnl_link *l = rtnl_link_by_index(&r->known[RTNL_LINK], ifindex);
+    if (l)
+        return l->d.name;
+    return ifindex && if_indextoname((unsigned)ifindex, name) ? rtnl_word(r, name) : "";
 }
 
 static int route_cmp(const void *have, const void *want)
@@ -31,8 +75,7 @@ static int route_cmp(const void *have, const void *want)
 static bool route_plain(const void *have)
 {
     const struct rtnl_route *h = have;
-    return h->kernel_type == kernel_type(h->d.type) && !h->tos &&
-           h->metric == default_metric(h->d.dst.ip.family);
+    return h->kernel_type == kernel_type(h->d.type) && !h->tos;
 }
 
 static bool route_equal(const void *have, const void *want)
@@ -40,14 +83,14 @@ static bool route_equal(const void *have, const void *want)
     const struct rtnl_route *h = have;
     const struct desired_route *w = want;
     return route_plain(h) && ip_equal(&h->d.via, &w->via) &&
-           (w->type == ROUTE_UNREACHABLE || !strcmp(h->d.ifname, w->ifname));
+           (w->type != ROUTE_UNICAST || !strcmp(h->d.ifname, w->ifname));
 }
 
 static void route_text(const void *want, struct buf *out)
 {
     const struct desired_route *w = want;
     char text[IP_PREFIX_TEXT_MAX];
-    buf_printf(out, "route %s%s", w->type == ROUTE_UNREACHABLE ? "unreachable " : "",
+    buf_printf(out, "route %s%s", type_word(w->type),
                w->dst.len ? ip_prefix_format(&w->dst, text) : "default");
     if (w->via.family)
         buf_printf(out, " via %s", ip_format(&w->via, text));
@@ -56,13 +99,15 @@ static void route_text(const void *want, struct buf *out)
     if (!w->dst.len && w->dst.ip.family == IP_V6 && !w->via.family)
         buf_puts(out, " inet6");
     buf_printf(out, " table %" PRIu32, w->table);
+    if (w->metric)
+        buf_printf(out, " metric %" PRIu32, w->metric);
 }
 
 static void route_note(const void *have, struct buf *out)
 {
     const struct rtnl_route *h = have;
     if (!route_plain(h))
-        buf_printf(out, " (type %u, metric %" PRIu32 ")", h->kernel_type, h->metric);
+        buf_printf(out, " (type %u, tos %u)", h->kernel_type, h->tos);
 }
 
 struct route_dump {
@@ -89,18 +134,19 @@ static int on_route(const struct nlmsghdr *m, void *user)
         rtm->rtm_flags & RTM_F_CLONED)
         return 0;
     struct rtnl_route x = { .kernel_type = rtm->rtm_type, .tos = rtm->rtm_tos };
-    x.d.type = rtm->rtm_type == RTN_UNICAST ? ROUTE_UNICAST : ROUTE_UNREACHABLE;
+    x.d.type = model_type(rtm->rtm_type);
     x.d.table = tb[RTA_TABLE] ? mnl_attr_get_u32(tb[RTA_TABLE]) : rtm->rtm_table;
     x.metric = tb[RTA_PRIORITY] ? mnl_attr_get_u32(tb[RTA_PRIORITY]) : 0;
     x.d.dst.len = rtm->rtm_dst_len;
     if (!nl_get_ip(tb[RTA_DST], &x.d.dst.ip))
         x.d.dst.ip.family = d->family == AF_INET6 ? IP_V6 : IP_V4;
+    if (x.metric != default_metric(x.d.dst.ip.family))
+        x.d.metric = x.metric;
     nl_get_ip(tb[RTA_GATEWAY], &x.d.via);
-    /* The kernel hangs unreachable IPv6 routes on lo. */
+    /* The kernel hangs IPv6 routes that lead nowhere on lo. */
     if (tb[RTA_OIF] && x.d.type == ROUTE_UNICAST)
         x.ifindex = (int)mnl_attr_get_u32(tb[RTA_OIF]);
-    const struct rtnl_link *l = rtnl_link_by_index(&d->r->known[RTNL_LINK], x.ifindex);
-    x.d.ifname = l ? l->d.name : "";
+    x.d.ifname = link_name(d->r, x.ifindex);
     rtnl_known_push(d->into, &x, sizeof(x));
     return 0;
 }
@@ -157,15 +203,14 @@ static int route_add(struct rtnl *r, const void *want, void *ret_have, struct er
     struct rtnl_route x = {
         .d = *w,
         .kernel_type = kernel_type(w->type),
-        .metric = default_metric(w->dst.ip.family),
+        .metric = w->metric ? w->metric : default_metric(w->dst.ip.family),
     };
     x.d.ifname = "";
     if (w->type == ROUTE_UNICAST) {
-        const struct rtnl_link *l = rtnl_link_by_name(r, w->ifname);
-        if (!l)
+        x.ifindex = link_index(r, w->ifname);
+        if (!x.ifindex)
             return err_set(err, ENODEV, "waits for link %s", w->ifname);
-        x.ifindex = l->ifindex;
-        x.d.ifname = l->d.name;
+        x.d.ifname = rtnl_word(r, w->ifname);
     }
     /* Never replacing: the same route of somebody else stays. */
     int e = rtnl_talk(r, route_msg(r, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &x), err);

@@ -3,7 +3,8 @@
  *
  * Ours: links as model/names.h says; addresses on our links; routes and rules with
  * RTPROT_PORTOLAN. Order when adding: links, addresses, routes, rules; when removing the
- * reverse. A VNI or port change rebuilds the link; MTU, MAC, alias and both outer addresses
+ * reverse. A route may lead over a link of anybody's; the link is then found by name when the
+ * route is added, and when it is down or gone the kernel has taken the route away. A VNI or port change rebuilds the link; MTU, MAC, alias and both outer addresses
  * change in place. A rebuilt link gets its addresses and routes again in the same call.
  * To a link with IPv6 addresses belongs a link-local one, which desired states leave out.
  *

@@ -8,6 +8,11 @@
 
 #define WHOLE_MARK UINT32_MAX
 
+static uint32_t mask_of(const struct desired_rule *w)
+{
+    return w->fwmark ? WHOLE_MARK : 0;
+}
+
 static int rule_cmp(const void *have, const void *want)
 {
     return desired_rule_cmp(have, want);
@@ -16,7 +21,7 @@ static int rule_cmp(const void *have, const void *want)
 static bool rule_plain(const void *have)
 {
     const struct rtnl_rule *h = have;
-    return !h->odd && h->mask == WHOLE_MARK;
+    return !h->odd && h->mask == mask_of(&h->d);
 }
 
 static bool rule_equal(const void *have, const void *want)
@@ -28,11 +33,14 @@ static bool rule_equal(const void *have, const void *want)
 static void rule_text(const void *want, struct buf *out)
 {
     const struct desired_rule *w = want;
-    char dst[IP_PREFIX_TEXT_MAX];
-    buf_printf(out, "rule %s%" PRIu32 ": fwmark 0x%" PRIx32, w->family == IP_V6 ? "inet6 " : "",
-               w->priority, w->fwmark);
+    char text[IP_PREFIX_TEXT_MAX];
+    buf_printf(out, "rule %s%" PRIu32 ":", w->family == IP_V6 ? "inet6 " : "", w->priority);
+    if (w->fwmark)
+        buf_printf(out, " fwmark 0x%" PRIx32, w->fwmark);
+    if (w->has_src)
+        buf_printf(out, " from %s", ip_prefix_format(&w->src, text));
     if (w->has_dst)
-        buf_printf(out, " to %s", ip_prefix_format(&w->dst, dst));
+        buf_printf(out, " to %s", ip_prefix_format(&w->dst, text));
     buf_printf(out, " lookup %" PRIu32, w->table);
 }
 
@@ -45,7 +53,7 @@ static void rule_note(const void *have, struct buf *out)
 /* Selectors of newer kernels count too: their attributes are there only when they select. */
 static bool selects_by_more(const struct nlmsghdr *m, const struct fib_rule_hdr *frh)
 {
-    if (frh->action != FR_ACT_TO_TBL || frh->src_len || frh->tos || frh->flags & FIB_RULE_INVERT)
+    if (frh->action != FR_ACT_TO_TBL || frh->tos || frh->flags & FIB_RULE_INVERT)
         return true;
     const char *end = mnl_nlmsg_get_payload_tail(m);
     for (const struct nlattr *a = mnl_nlmsg_get_payload_offset(m, sizeof(*frh));
@@ -54,8 +62,9 @@ static bool selects_by_more(const struct nlmsghdr *m, const struct fib_rule_hdr 
         /* The kernel tells this one of every rule. */
         bool none = type == FRA_SUPPRESS_PREFIXLEN && mnl_attr_get_payload_len(a) == 4 &&
                     mnl_attr_get_u32(a) == UINT32_MAX;
-        if (!none && type != FRA_DST && type != FRA_PRIORITY && type != FRA_FWMARK &&
-            type != FRA_FWMASK && type != FRA_TABLE && type != FRA_PROTOCOL && type != FRA_PAD)
+        if (!none && type != FRA_SRC && type != FRA_DST && type != FRA_PRIORITY &&
+            type != FRA_FWMARK && type != FRA_FWMASK && type != FRA_TABLE && type != FRA_PROTOCOL &&
+            type != FRA_PAD)
             return true;
     }
     return false;
@@ -69,8 +78,8 @@ struct rule_dump {
 static int on_rule(const struct nlmsghdr *m, void *user)
 {
     static const struct nl_policy policy[] = {
-        [FRA_DST] = NL_IP,     [FRA_PRIORITY] = NL_U32, [FRA_FWMARK] = NL_U32,
-        [FRA_FWMASK] = NL_U32, [FRA_TABLE] = NL_U32,    [FRA_PROTOCOL] = NL_U8,
+        [FRA_SRC] = NL_IP,     [FRA_DST] = NL_IP,    [FRA_PRIORITY] = NL_U32, [FRA_FWMARK] = NL_U32,
+        [FRA_FWMASK] = NL_U32, [FRA_TABLE] = NL_U32, [FRA_PROTOCOL] = NL_U8,
     };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
     struct rule_dump *d = user;
@@ -89,6 +98,8 @@ static int on_rule(const struct nlmsghdr *m, void *user)
     x.d.fwmark = tb[FRA_FWMARK] ? mnl_attr_get_u32(tb[FRA_FWMARK]) : 0;
     x.mask = tb[FRA_FWMASK] ? mnl_attr_get_u32(tb[FRA_FWMASK]) : 0;
     x.d.table = tb[FRA_TABLE] ? mnl_attr_get_u32(tb[FRA_TABLE]) : frh->table;
+    x.d.has_src = nl_get_ip(tb[FRA_SRC], &x.d.src.ip);
+    x.d.src.len = frh->src_len;
     x.d.has_dst = nl_get_ip(tb[FRA_DST], &x.d.dst.ip);
     x.d.dst.len = frh->dst_len;
     rtnl_known_push(d->into, &x, sizeof(x));
@@ -113,6 +124,7 @@ static struct nlmsghdr *rule_msg(struct rtnl *r, uint16_t type, uint16_t flags,
 {
     struct fib_rule_hdr frh = {
         .family = w->family == IP_V6 ? AF_INET6 : AF_INET,
+        .src_len = w->has_src ? w->src.len : 0,
         .dst_len = w->has_dst ? w->dst.len : 0,
         .table = w->table < 256 ? (uint8_t)w->table : RT_TABLE_UNSPEC,
         .action = FR_ACT_TO_TBL,
@@ -121,8 +133,12 @@ static struct nlmsghdr *rule_msg(struct rtnl *r, uint16_t type, uint16_t flags,
     mnl_attr_put_u8(m, FRA_PROTOCOL, RTPROT_PORTOLAN);
     mnl_attr_put_u32(m, FRA_PRIORITY, w->priority);
     mnl_attr_put_u32(m, FRA_TABLE, w->table);
-    mnl_attr_put_u32(m, FRA_FWMARK, w->fwmark);
-    mnl_attr_put_u32(m, FRA_FWMASK, mask);
+    if (mask) {
+        mnl_attr_put_u32(m, FRA_FWMARK, w->fwmark);
+        mnl_attr_put_u32(m, FRA_FWMASK, mask);
+    }
+    if (w->has_src)
+        nl_put_ip(m, FRA_SRC, &w->src.ip);
     if (w->has_dst)
         nl_put_ip(m, FRA_DST, &w->dst.ip);
     return m;
@@ -132,9 +148,9 @@ static int rule_add(struct rtnl *r, const void *want, void *ret_have, struct err
 {
     const struct desired_rule *w = want;
     /* Without NLM_F_EXCL: it would see a stranger's rule of the same content as ours. */
-    int e = rtnl_talk(r, rule_msg(r, RTM_NEWRULE, NLM_F_CREATE, w, WHOLE_MARK), err);
+    int e = rtnl_talk(r, rule_msg(r, RTM_NEWRULE, NLM_F_CREATE, w, mask_of(w)), err);
     if (!e)
-        *(struct rtnl_rule *)ret_have = (struct rtnl_rule){ .d = *w, .mask = WHOLE_MARK };
+        *(struct rtnl_rule *)ret_have = (struct rtnl_rule){ .d = *w, .mask = mask_of(w) };
     return e;
 }
 

@@ -32,7 +32,8 @@ int desired_route_cmp(const struct desired_route *a, const struct desired_route 
     RETURN_IF(CMP(a->dst.ip.family, b->dst.ip.family));
     RETURN_IF(CMP(a->table, b->table));
     RETURN_IF(prefix_cmp(&a->dst, &b->dst));
-    return CMP((int)a->type, (int)b->type);
+    RETURN_IF(CMP((int)a->type, (int)b->type));
+    return CMP(a->metric, b->metric);
 }
 
 int desired_rule_cmp(const struct desired_rule *a, const struct desired_rule *b)
@@ -40,6 +41,9 @@ int desired_rule_cmp(const struct desired_rule *a, const struct desired_rule *b)
     RETURN_IF(CMP(a->family, b->family));
     RETURN_IF(CMP(a->priority, b->priority));
     RETURN_IF(CMP(a->fwmark, b->fwmark));
+    RETURN_IF(CMP(a->has_src, b->has_src));
+    if (a->has_src)
+        RETURN_IF(prefix_cmp(&a->src, &b->src));
     RETURN_IF(CMP(a->has_dst, b->has_dst));
     if (a->has_dst)
         RETURN_IF(prefix_cmp(&a->dst, &b->dst));

@@ -22,22 +22,24 @@ struct desired_addr { /* key: ifname, ip */
     struct ip ip;
     uint8_t prefix_len;
 };
-enum route_type { ROUTE_UNICAST, ROUTE_UNREACHABLE };
-struct desired_route { /* key: family, table, dst, type */
+/* THROW: this table has no answer, the rules after it are asked. */
+enum route_type { ROUTE_UNICAST, ROUTE_UNREACHABLE, ROUTE_THROW };
+struct desired_route { /* key: family, table, dst, type, metric */
     const char *owner;
     enum route_type type;
     uint32_t table;
     struct ip_prefix dst; /* len 0: default */
     struct ip via;        /* IP_NONE: none */
-    const char *ifname;   /* "" for unreachable */
+    const char *ifname;   /* "" unless unicast */
+    uint32_t metric;      /* 0: what the kernel makes of none */
 };
 struct desired_rule { /* key: all of it */
     const char *owner;
     uint8_t family;
     uint32_t priority;
-    uint32_t fwmark; /* mask 0xffffffff */
-    bool has_dst;
-    struct ip_prefix dst;
+    uint32_t fwmark; /* mask 0xffffffff; 0: any */
+    bool has_src, has_dst;
+    struct ip_prefix src, dst;
     uint32_t table;
 };
 struct desired_sysctl { /* key: path */

@@ -43,16 +43,20 @@ static void put_links(const struct desired *d, struct buf *out)
 
 static void put_routes(const struct desired *d, struct buf *out)
 {
+    static const char *const words[] = {
+        [ROUTE_UNICAST] = "", [ROUTE_UNREACHABLE] = "unreachable ", [ROUTE_THROW] = "throw "
+    };
     char text[IP_PREFIX_TEXT_MAX], via[IP_TEXT_MAX];
     for (size_t i = 0; i < d->n_routes; i++) {
         const struct desired_route *r = &d->routes[i];
-        bool unreachable = r->type == ROUTE_UNREACHABLE;
-        buf_printf(out, "route IPv%u %s%s table %u", r->dst.ip.family,
-                   unreachable ? "unreachable " : "", prefix_text(&r->dst, text), r->table);
+        buf_printf(out, "route IPv%u %s%s table %u", r->dst.ip.family, words[r->type],
+                   prefix_text(&r->dst, text), r->table);
         if (r->via.family)
             buf_printf(out, " via %s", ip_format(&r->via, via));
         if (*r->ifname)
             buf_printf(out, " dev %s", r->ifname);
+        if (r->metric)
+            buf_printf(out, " metric %u", r->metric);
         buf_puts(out, "\n");
     }
 }
@@ -62,7 +66,11 @@ static void put_rules(const struct desired *d, struct buf *out)
     char text[IP_PREFIX_TEXT_MAX];
     for (size_t i = 0; i < d->n_rules; i++) {
         const struct desired_rule *r = &d->rules[i];
-        buf_printf(out, "rule IPv%u %u: fwmark 0x%x", r->family, r->priority, r->fwmark);
+        buf_printf(out, "rule IPv%u %u:", r->family, r->priority);
+        if (r->fwmark)
+            buf_printf(out, " fwmark 0x%x", r->fwmark);
+        if (r->has_src)
+            buf_printf(out, " from %s", prefix_text(&r->src, text));
         if (r->has_dst)
             buf_printf(out, " to %s", prefix_text(&r->dst, text));
         buf_printf(out, " lookup %u\n", r->table);
