@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "agent/http.h"
+#include "agent/kubeproxy.h"
 #include "agent/lock.h"
 #include "agent/pass.h"
 #include "base/clock.h"
@@ -252,6 +253,26 @@ static void answer(void *user, const char *path, struct http_answer *ret)
 
 /* ---- start and stop ---- */
 
+/* Two proxies in one network namespace undo each other's work. What one left behind acts on
+ * packets still, but is removed only when that is asked for. */
+static int check_kubeproxy(struct err *err)
+{
+    struct buf seen = { 0 };
+    int r = 0;
+    if (kubeproxy_runs(&seen))
+        r = err_set(err, EBUSY, "kube-proxy runs on this node: %s; stop it first", buf_str(&seen));
+    buf_clear(&seen);
+    if (!r)
+        r = kubeproxy_cleanup(true, &seen, err);
+    if (!r && seen.n)
+        log_warn(
+            "event=leftovers of=kube-proxy text=%s",
+            log_quote("rules of a former kube-proxy are still in force; 'portolan cleanup "
+                      "--kube-proxy --dry-run' lists them, without --dry-run it removes them"));
+    buf_done(&seen);
+    return r;
+}
+
 static int open_listeners(struct agent *a, const struct agent_options *opt, struct err *err)
 {
     const struct http_handler handler = { a, answer };
@@ -298,7 +319,9 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
                                            .node = opt->node,
                                            .kinds = source_kinds(opt->features) };
     a->pass.store = store_new();
-    int r = open_listeners(a, opt, err);
+    int r = opt->plan->serviceproxy ? check_kubeproxy(err) : 0;
+    if (!r)
+        r = open_listeners(a, opt, err);
     if (!r)
         r = source_open(&source, &sink, &a->pass.source, err);
     if (!r)

@@ -143,6 +143,7 @@ static enum MHD_Result reply(struct MHD_Connection *c, struct http_answer *a)
         a->body.n, (void *)(uintptr_t)buf_str(&a->body), MHD_RESPMEM_MUST_COPY);
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, a->type);
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(r, MHD_HTTP_HEADER_SERVER, "portolan");
     if (a->header)
         MHD_add_response_header(r, a->header, a->header_value);
     enum MHD_Result queued = MHD_queue_response(c, a->status, r);

@@ -1,6 +1,8 @@
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "agent/kubeproxy.h"
 #include "agent/lock.h"
 #include "base/buf.h"
 #include "cli/cli.h"
@@ -33,6 +35,22 @@ static int remove_all(const char *state_dir, bool dry_run, struct buf *out, stru
     return r;
 }
 
+/* An agent of ours may run beside. */
+static int remove_kubeproxy(bool dry_run, struct buf *out, struct err *err)
+{
+    struct buf seen = { 0 };
+    int r = 0;
+    if (!dry_run && kubeproxy_runs(&seen))
+        r = err_set(err, EBUSY,
+                    "kube-proxy runs on this node: %s; stop it first, it would put "
+                    "everything back",
+                    buf_str(&seen));
+    if (!r)
+        r = kubeproxy_cleanup(dry_run, out, err);
+    buf_done(&seen);
+    return r;
+}
+
 static int run(const struct cli_command *cmd, char **args, size_t n_args)
 {
     (void)args;
@@ -41,11 +59,15 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
     bool dry_run = cli_given(cmd, "dry-run");
     struct err err = { 0 };
     struct buf out = { 0 };
-    int lock = -1;
-    /* A running agent would put everything back. */
-    int r = dry_run ? 0 : lock_take(&lock, &err);
-    if (!r)
-        r = remove_all(state_dir, dry_run, &out, &err);
+    int lock = -1, r;
+    if (cli_given(cmd, "kube-proxy")) {
+        r = remove_kubeproxy(dry_run, &out, &err);
+    } else {
+        /* A running agent would put everything back. */
+        r = dry_run ? 0 : lock_take(&lock, &err);
+        if (!r)
+            r = remove_all(state_dir, dry_run, &out, &err);
+    }
     fputs(buf_str(&out), stdout);
     if (lock >= 0)
         close(lock);
@@ -56,9 +78,11 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
 const struct cli_command cmd_cleanup = {
     .name = "cleanup",
     .args = "",
-    .summary = "Removes everything Portolan owns on this node, and nothing else.",
+    .summary = "Removes everything Portolan owns on this node, or what kube-proxy left.",
     .options =
         (struct cli_option[]){
+            { 0, "kube-proxy", NULL, "remove what kube-proxy left, and nothing of ours", NULL,
+              false },
             { 0, "dry-run", NULL, "only list what would go", NULL, false },
             { 0, "state-dir", "DIR", "as given to the agent", "/run/portolan", false },
             { 0 },

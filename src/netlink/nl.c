@@ -315,7 +315,8 @@ static void read_error(const struct nlmsghdr *m, struct nl_error *ret)
         memcpy(&code, mnl_nlmsg_get_payload(m), sizeof(code));
     else if (m->nlmsg_type == NLMSG_ERROR)
         code = -EBADMSG;
-    ret->error = code < 0 && code > -4096 ? -code : code ? EBADMSG : 0;
+    /* A subsystem may have numbers of its own behind errno's: ipset's begin at 4096. */
+    ret->error = code < 0 && code > -8192 ? -code : code ? EBADMSG : 0;
     if (!(m->nlmsg_flags & NLM_F_ACK_TLVS))
         return;
     size_t head = sizeof(code);

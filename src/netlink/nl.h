@@ -39,7 +39,7 @@ struct nl_port {
     int64_t batch_us; /* the kernel's time for all batches so far */
 };
 
-/* `bus` is NETLINK_ROUTE or NETLINK_NETFILTER; `groups` are multicast group numbers to join,
+/* `bus` is NETLINK_ROUTE, NETLINK_NETFILTER or NETLINK_GENERIC; `groups` are multicast group numbers to join,
  * ended by 0, or NULL. A port with groups is for listening: talk over another one. */
 int nl_open(int bus, const uint32_t *groups, struct nl_port **ret, struct err *err);
 void nl_close(struct nl_port *p); /* accepts NULL */
@@ -50,7 +50,7 @@ uint32_t nl_seq(struct nl_port *p);
 /* One error answer. */
 struct nl_error {
     uint32_t seq;
-    int error;      /* errno, positive */
+    int error;      /* errno or what the subsystem adds to it, positive */
     char text[160]; /* extended ACK message, "" when none */
 };
 

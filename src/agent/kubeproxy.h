@@ -1,0 +1,16 @@
+/* kube-proxy beside us: one that runs, and what one left behind. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* Says into `out` how it is seen that kube-proxy runs in this network namespace: a process of that
+ * name, where processes can be seen, or its answer to /proxyMode on 127.0.0.1:10249. False: it is
+ * not seen. Takes a second when something listens there and does not answer. */
+bool kubeproxy_runs(struct buf *out);
+
+/* Removes what kube-proxy's modes left, and nothing else; lists it into `out`, one a line: "- ..."
+ * for what goes, "! ..." for what stays and why. `dry_run` only lists. 0 or -errno. */
+int kubeproxy_cleanup(bool dry_run, struct buf *out, struct err *err);
