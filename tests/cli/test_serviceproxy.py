@@ -51,7 +51,8 @@ def test_row_43_livez(proxy, address):
 @pytest.mark.parametrize("address", ["127.0.0.1:10249", "[::1]:10249"])
 def test_row_44_what_kube_proxy_answers(host, address):
     host.start("--features", "serviceproxy", "--metrics-bind-address", address,
-               "--cluster-cidr", "10.244.0.0/16").ready()
+               "--cluster-cidr", "10.244.0.0/16")
+    within(5, lambda: host.get(f"http://{address}/proxyMode")[0], "nobody listens")
     status, headers, body = host.get(f"http://{address}/proxyMode")
     assert (status, body) == (200, "nftables")
     assert headers["content-type"] == "text/plain; charset=utf-8"
