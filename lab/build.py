@@ -41,6 +41,8 @@ def host(spec, ns):
     lines = [f"addr add {address} dev {link}" + (" nodad" if ":" in address else "")
              for link, addresses in spec.addresses.items() for address in addresses]
     netns.ip_batch(ns, lines + [f"route add {route}" for route in spec.routes])
+    if spec.cni == "bridge":    # its plugin takes the one that is there; a port would else change
+        netns.ip_batch(ns, ["link add cni0 type bridge forward_delay 0"])   # after 15 s once more
     if spec.nat:
         netns.run_in(ns, ["nft", "-f", "-"], stdin=firewall.home_router(spec.nat))
 
