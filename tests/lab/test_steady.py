@@ -55,6 +55,19 @@ def test_it_logs_nothing_and_writes_no_status(settled):
     assert settled.status.versions() == before
 
 
+@pytest.mark.kube_only("a folder is not asked")
+def test_it_asks_the_api_server_nothing(settled):
+    """It was told all by its watches, which go on for minutes."""
+    def asked():
+        return [line for node in settled.lab.nodes()
+                for line in node.out("curl", "-s", "127.0.0.1:10266/metrics").splitlines()
+                if line.startswith(("portolan_api_requests_total{", "portolan_watch_restarts"))]
+    before = asked()
+    assert any('verb="WATCH"' in line or 'verb="PATCH"' in line for line in before), before
+    time.sleep(QUIET)   # nothing may happen for a while
+    assert asked() == before
+
+
 def test_it_changes_nothing_in_the_kernel(settled, lab):
     """`nft monitor` and `ip monitor` stay silent."""
     watchers = [(node, node.popen(*command)) for node in lab.nodes()
