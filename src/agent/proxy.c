@@ -91,7 +91,7 @@ int proxy_open(const struct proxy_options *options, const struct store *store, u
     x->handler = *handler;
     x->checks.loop = loop;
     x->checks.health = &x->health;
-    x->metrics.started_wall_us = clock_wall_us();
+    x->metrics.started_wall_us = clock_wall() * 1000000; /* triggers are whole seconds */
     *ret = x; /* also on error: closed and freed the same way */
     int r = listen_for(&options->healthz, "--healthz-bind-address", loop, x, answer_health,
                        &x->healthz, err);
@@ -139,7 +139,7 @@ static void observe_programming(struct proxy *x, const struct snapshot *snap, in
             continue;
         const struct endpoint_slice *s =
             (const struct endpoint_slice *)store_get(x->store, c->kind, c->ns, c->name);
-        if (s && s->trigger)
+        if (s)
             proxy_metrics_programmed(&x->metrics, s->trigger * 1000000, now_wall_us);
     }
 }
@@ -187,12 +187,13 @@ static void put_primary(const struct node *n, struct addresses *ret)
         }
 }
 
+/* A host knows of no loopback addresses. */
 static void put_chosen(const struct plan_options *o, const struct host *h, struct addresses *ret)
 {
     for (uint32_t i = 0; i < h->n_ifaces; i++)
         for (uint32_t j = 0; j < h->ifaces[i].n_addresses; j++) {
             const struct ip *ip = &h->ifaces[i].addresses[j].ip;
-            if (!ip_special(ip) && chosen(o, ip))
+            if (chosen(o, ip))
                 vec_push(&ret->ips, *ip);
         }
 }

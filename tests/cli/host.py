@@ -101,3 +101,23 @@ while True:
         return self
 
 
+
+
+def service(name, health_port, **spec):
+    """A load balancer's Service with external traffic policy Local."""
+    return {"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "namespace": "games"},
+            "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10"],
+                     "externalTrafficPolicy": "Local", "healthCheckNodePort": health_port,
+                     "ports": [{"name": "web", "protocol": "TCP", "port": 80, "nodePort": 30080}],
+                     **spec}}
+
+
+def endpoints(name, *nodes, **metadata):
+    """A slice with one endpoint on each of the nodes."""
+    return {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {"name": f"{name}-1", "namespace": "games",
+                         "labels": {"kubernetes.io/service-name": name}, **metadata},
+            "addressType": "IPv4", "ports": [{"name": "web", "protocol": "TCP", "port": 8080}],
+            "endpoints": [{"addresses": [f"10.244.0.{i + 2}"], "nodeName": node}
+                          for i, node in enumerate(nodes)]}

@@ -1,11 +1,12 @@
 """An agent with the service proxy, in a network namespace of its own, as it is seen over HTTP."""
 
+import datetime
 import json
 import re
 
 import pytest
 
-from host import NODE, TAINTED, needs_root, within
+from host import NODE, TAINTED, endpoints, needs_root, service, within
 
 pytestmark = needs_root
 
@@ -124,3 +125,93 @@ def test_dry_run_prints_and_applies_nothing(host):
     done = host.run(*host.arguments("--features", "serviceproxy", "--dry-run"))
     assert done.stdout.startswith("+ table inet portolan\n")
     assert host.run("nft", "list", "ruleset").stdout == ""
+
+
+def listening(host, port):
+    """The addresses something listens on."""
+    lines = host.run("ss", "-Htln", "sport", "=", f":{port}").stdout.splitlines()
+    return {line.split()[3].removesuffix(f":{port}") for line in lines}
+
+
+def test_row_41_health_check_node_port(proxy):
+    proxy.put("web", service("web", 32000), endpoints("web", "edge-a", "edge-b", "edge-a"))
+    for address in ("127.0.0.1", "[::1]"):
+        url = f"http://{address}:32000/any/path"
+        status, headers, body = within(
+            5, lambda: (a := proxy.get(url))[0] and a, "nobody listens")    # noqa: B023
+        assert status == 200
+        assert headers["x-load-balancing-endpoint-weight"] == "2"
+        assert headers["content-type"] == "application/json"
+        assert json.loads(body) == {"service": {"namespace": "games", "name": "web"},
+                                    "localEndpoints": 2, "serviceProxyHealthy": True}
+    proxy.put("web", service("web", 32000), endpoints("web", "edge-b"))
+    status, headers, body = within(5, lambda: (a := proxy.get("http://127.0.0.1:32000/"))[0] == 503
+                                   and a, "still 200")
+    assert headers["x-load-balancing-endpoint-weight"] == "0"
+    assert json.loads(body)["localEndpoints"] == 0
+    proxy.put("web", service("web", 32001), endpoints("web", "edge-b"))
+    within(5, lambda: (listening(proxy, 32000), listening(proxy, 32001)) == (set(), {"*"}),
+           "the port did not move")
+    proxy.put("web")
+    within(5, lambda: not listening(proxy, 32001), "the port stayed open")
+
+
+@pytest.mark.parametrize("chosen, where", [
+    ("primary", {"192.0.2.10", "[2001:db8::10]"}),
+    ("192.0.2.0/24,2001:db8::/64", {"192.0.2.10", "192.0.2.11", "[2001:db8::10]"}),
+    ("198.51.100.0/24", set()),
+    ("127.0.0.0/8", set()),
+])
+def test_row_41_on_chosen_addresses(host, chosen, where):
+    host.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "peer0")
+    for address in ("192.0.2.10/24", "192.0.2.11/24", "2001:db8::10/64"):
+        host.run("ip", "addr", "add", address, "dev", "eth0", "nodad")
+    host.run("ip", "link", "set", "eth0", "up")
+    host.run("ip", "link", "set", "peer0", "up")
+    host.put("web", service("web", 32000), endpoints("web", "edge-a"))
+    host.start("--features", "serviceproxy", "--nodeport-addresses", chosen)
+    within(5, lambda: "event=applied" in host.log.read_text(), "no pass")
+    within(5, lambda: listening(host, 32000) == where, "other addresses")
+
+
+def test_row_41_a_port_that_is_taken_is_named_and_tried_again(proxy):
+    with proxy.server("", 32000):
+        proxy.put("web", service("web", 32000), endpoints("web", "edge-a"))
+        why = "health check of service games/web: [::]:32000: Address already in use"
+        within(5, lambda: why in proxy.log.read_text(), "not said")
+        assert proxy.get("http://127.0.0.1:10266/readyz")[0] == 503
+    within(10, lambda: listening(proxy, 32000) == {"*"}, "not tried again")
+    within(5, lambda: re.search(f"event=cleared was=.*{re.escape(why)}", proxy.log.read_text()),
+           "not said to be over")
+
+
+def sample(host, name):
+    text = host.get("http://127.0.0.1:10249/metrics")[2]
+    return float(re.search(rf"^{re.escape(name)} (.*)$", text, re.M)[1])
+
+
+def test_programming_is_measured_from_what_caused_it(proxy):
+    name = "kubeproxy_network_programming_duration_seconds_count"
+    key = "endpoints.kubernetes.io/last-change-trigger-time"
+    proxy.put("web", service("web", 32000), endpoints("web", "edge-a"))
+    within(5, lambda: listening(proxy, 32000), "no pass")
+    assert sample(proxy, name) == 0         # no cause is named
+    old = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
+    proxy.put("web", service("web", 32000),
+              endpoints("web", "edge-a", "edge-a", annotations={key: old.isoformat()}))
+    within(5, lambda: proxy.get("http://127.0.0.1:32000/")[1].get(
+        "x-load-balancing-endpoint-weight") == "2", "no pass")
+    assert sample(proxy, name) == 0         # before we ran
+    now = datetime.datetime.now(datetime.timezone.utc)
+    proxy.put("web", service("web", 32000),
+              endpoints("web", "edge-a", annotations={key: now.isoformat()}))
+    within(5, lambda: sample(proxy, name) == 1, "not measured")
+    assert sample(proxy, "kubeproxy_sync_proxy_rules_endpoint_changes_total") >= 3
+    assert sample(proxy, "kubeproxy_sync_proxy_rules_endpoint_changes_pending") == 0
+
+
+def test_config_sync_period_plans_everything_anew(host):
+    host.start("--features", "serviceproxy", "--config-sync-period", "1s").ready()
+    name = "kubeproxy_sync_full_proxy_rules_duration_seconds_count"
+    before = sample(host, name)
+    within(5, lambda: sample(host, name) >= before + 2, "nothing was planned")
