@@ -47,8 +47,9 @@ def test_values_reach_the_pod(api):
     made = charted(api, "--set", "logLevel=debug,cniVxlanPort=8473,metricsAddress=0.0.0.0:9100",
                    "--set", "tolerations=null,nodeSelector.edge=yes,resources.limits.memory=1Gi")
     spec = made["DaemonSet", "portolan"]["spec"]["template"]["spec"]
-    assert agent(made)["args"] == ["agent", "--source=kube:", "--log-level=debug",
-                                   "--cni-vxlan-port=8473", "--metrics-address=0.0.0.0:9100"]
+    assert agent(made)["args"] == ["agent", "--source=kube:", "--features=portmap",
+                                   "--log-level=debug", "--cni-vxlan-port=8473",
+                                   "--metrics-address=0.0.0.0:9100"]
     for probe in ("livenessProbe", "readinessProbe"):
         asked = agent(made)[probe]["httpGet"]
         assert (asked["host"], asked["port"]) == ("0.0.0.0", 9100)
@@ -57,8 +58,22 @@ def test_values_reach_the_pod(api):
     assert spec["nodeSelector"]["edge"] == "yes"
 
 
+def test_the_service_proxy_gets_its_values(api):
+    made = charted(api, "--set", r"features=portmap\,serviceproxy",
+                   "--set", r"serviceProxy.clusterCIDR=10.244.0.0/16\,fd00:10::/56",
+                   "--set", "serviceProxy.masqueradeAll=true,apiServer.host=192.0.2.1")
+    assert agent(made)["args"][2:] == [
+        "--features=portmap,serviceproxy", "--log-level=info", "--cni-vxlan-port=8472",
+        "--metrics-address=127.0.0.1:10266", "--healthz-bind-address=0.0.0.0:10256",
+        "--metrics-bind-address=127.0.0.1:10249", "--detect-local-mode=ClusterCIDR",
+        "--cluster-cidr=10.244.0.0/16,fd00:10::/56", "--masquerade-all"]
+    env = {entry["name"]: entry.get("value") for entry in agent(made)["env"]}
+    assert env == {"NODE_NAME": None, "KUBERNETES_SERVICE_HOST": "192.0.2.1",
+                   "KUBERNETES_SERVICE_PORT": "6443"}
+
+
 @pytest.mark.parametrize("option", ["image.digset=x", "image.digest=sha256:12", "logLevel=loud",
-                                    "classess.a.b=c", "cniVxlanPort=0"])
+                                    "classess.a.b=c", "cniVxlanPort=0", "features=proxy"])
 def test_wrong_values_are_refused(api, option):
     done = api.helm("template", "portolan", CHART, "--set", option, check=False)
     assert done.returncode != 0

@@ -45,6 +45,7 @@ def rules(api, token, namespace):
 AGENT = {
     "": {"nodes": "list watch", "namespaces": "list watch", "services": "list watch"},
     "discovery.k8s.io": {"endpointslices": "list watch"},
+    "networking.k8s.io": {"servicecidrs": "list watch"},
     "kuport.wlz.li": {"portmaps": "list watch", "portmapclasses": "list watch",
                       "portmaps/status": "patch", "portmapclasses/status": "patch"},
     "events.k8s.io": {"events": "create patch"},
@@ -63,7 +64,7 @@ def test_the_agent_may_do_this_and_nothing_else(installed, agent, namespace, whe
 
 @pytest.mark.parametrize("path", [
     "/api/v1/nodes", "/api/v1/namespaces", "/api/v1/services",
-    "/apis/discovery.k8s.io/v1/endpointslices", f"{GROUP}/portmaps", f"{GROUP}/portmapclasses"])
+    "/apis/discovery.k8s.io/v1/endpointslices", "/apis/networking.k8s.io/v1/servicecidrs", f"{GROUP}/portmaps", f"{GROUP}/portmapclasses"])
 def test_the_agent_lists_and_watches(installed, agent, path):
     assert installed.call("GET", path, token=agent)[0] == 200
     assert installed.call("GET", f"{path}?watch=1&timeoutSeconds=1", token=agent)[0] == 200
