@@ -19,6 +19,7 @@ struct nft {
     bool is_known; /* `known` is what the kernel held at generation `genid` */
     struct nft_group **known;
     size_t n_known;
+    struct nft_classes classes; /* of the elements of `known`, and chains nobody needs */
     uint32_t genid;
     bool told; /* conntrack has heard of every flow once */
     struct nft_flows udp;
@@ -39,7 +40,8 @@ struct pass {
     struct nft_ops found;
     struct nft_ops have, want;
     struct nft_difference diff;
-    bool single; /* one element to a message, so that an error names it */
+    struct nft_classes classes; /* nft->classes once the difference is made */
+    bool single;                /* one element to a message, so that an error names it */
 };
 
 struct nft *nft_new(struct nl_port *port, const struct nft_table *table)
@@ -54,7 +56,7 @@ static void forget(struct nft *n)
 {
     for (size_t i = 0; i < n->n_known; i++)
         nft_group_unref(n->known[i]);
-    n->n_known = 0;
+    n->n_known = n->classes.n = 0;
     n->is_known = false;
 }
 
@@ -64,6 +66,7 @@ void nft_free(struct nft *n)
         return;
     forget(n);
     free(n->known);
+    vec_done(&n->classes);
     vec_done(&n->udp);
     nl_buf_done(&n->buf);
     free(n);
@@ -90,6 +93,8 @@ static void pass_done(struct pass *p)
     vec_done(&p->want);
     vec_done(&p->diff.dels);
     vec_done(&p->diff.adds);
+    vec_done(&p->diff.late);
+    vec_done(&p->classes);
 }
 
 static void refuse(struct pass *p, const struct nft_op *op, int error, const char *text)
@@ -119,9 +124,12 @@ static int read_kernel(struct pass *p, struct err *err)
     /* The generation comes first: what changes while we read makes the batch fail. */
     int r = nft_genid(n->port, &n->genid, err);
     if (!r)
-        r = nft_layout_read(n->port, n->table, &p->layout, &p->why, err);
+        r = nft_layout_read(n->port, n->table, &p->layout, &n->classes, &p->why, err);
     if (!r && p->layout == NFT_LAYOUT_WANTED)
         r = nft_elem_read(n->port, n->table, &p->mem, &p->found, err);
+    else
+        n->classes.n = 0; /* they go with the table */
+    nft_classes_count(&n->classes, &p->found, 1);
     p->read = !r;
     return r;
 }
@@ -143,6 +151,17 @@ static void compare(struct pass *p)
             refuse(p, twice, EEXIST, "another owner has the same key");
     } while (twice);
     nft_ops_diff(n->is_known ? &p->have : &p->found, &p->want, &p->diff);
+    nft_classes_copy(&p->classes, &n->classes);
+    nft_classes_count(&p->classes, &p->diff.dels, -1);
+    nft_classes_count(&p->classes, &p->diff.adds, 1);
+}
+
+static bool any_class(const struct nft_classes *c, bool (*is)(const struct nft_class_ref *r))
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (is(&c->v[i]))
+            return true;
+    return false;
 }
 
 /* The kernel has what is wanted, apart from the refused. Groups that stay are not touched: with
@@ -186,6 +205,7 @@ static void applied(struct pass *p)
     p->report->adds += d->adds.n - d->changes + replaces(p);
     p->report->deletes += d->dels.n - d->changes;
     p->report->changes += d->changes;
+    nft_classes_copy(&n->classes, &p->classes);
     remember(p);
 }
 
@@ -271,12 +291,19 @@ static int learn(struct pass *p, const struct nl_error *errors, size_t n_errors,
     return AGAIN_WITHOUT_REFUSED;
 }
 
+static void committed(struct nft *n)
+{
+    if (!++n->genid) /* the kernel skips 0, too */
+        n->genid = 1;
+}
+
 static int send_batch(struct pass *p, struct err *err)
 {
     struct nft *n = p->nft;
     nft_batch_begin(&n->buf, n->port, n->genid);
     if (replaces(p))
         nft_layout_put(&n->buf, n->port, n->table);
+    nft_classes_put_due(&n->buf, n->port, n->table, &p->classes);
     nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &p->diff.dels, p->single);
     nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_NEWSETELEM, &p->diff.adds, p->single);
     struct nl_error *errors = xmalloc(ERRORS_MAX * sizeof(*errors));
@@ -285,10 +312,41 @@ static int send_batch(struct pass *p, struct err *err)
     p->report->bytes += n->buf.n;
     if (r)
         r = learn(p, errors, n_errors < ERRORS_MAX ? n_errors : ERRORS_MAX, r);
-    else if (!++n->genid) /* the kernel skips 0, too */
-        n->genid = 1;
+    else
+        committed(n);
+    if (!r)
+        nft_classes_made(&p->classes);
     free(errors);
     return r;
+}
+
+/* What only packets of the world before need. 0, -errno or AGAIN, when the kernel is unknown. */
+static int send_late(struct pass *p, struct err *err)
+{
+    struct nft *n = p->nft;
+    bool chains = any_class(&p->classes, nft_class_is_left);
+    int r = 0;
+    while (chains || p->diff.late.n) {
+        struct nl_error e;
+        size_t n_errors = 0;
+        nft_batch_begin(&n->buf, n->port, n->genid);
+        nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &p->diff.late, false);
+        if (chains)
+            nft_classes_put_left(&n->buf, n->port, n->table, &p->classes);
+        r = nft_batch_send(&n->buf, n->port, &e, 1, &n_errors, err);
+        p->report->bytes += n->buf.n;
+        if (!(r == -EBUSY && chains))
+            break;
+        chains = false; /* somebody else's rule leads there: the next call tries again */
+    }
+    if (r)
+        return passes(-r) ? AGAIN : r;
+    if (chains || p->diff.late.n)
+        committed(n);
+    if (chains)
+        nft_classes_gone(&p->classes);
+    p->report->deletes += p->diff.late.n;
+    return 0;
 }
 
 /* One attempt: 0, -errno, or what to do again. */
@@ -299,9 +357,11 @@ static int attempt(struct pass *p, struct err *err)
     if (r)
         return r;
     compare(p);
-    if (p->diff.dels.n || p->diff.adds.n || replaces(p)) {
+    bool late = p->diff.late.n || any_class(&p->classes, nft_class_is_left);
+    if (p->diff.dels.n || p->diff.adds.n || replaces(p) ||
+        any_class(&p->classes, nft_class_is_due)) {
         r = send_batch(p, err);
-    } else if (!n->is_known) {
+    } else if (!n->is_known && !late) {
         uint32_t now = 0;
         r = nft_genid(n->port, &now, err);
         if (!r && now != n->genid) {
@@ -309,8 +369,14 @@ static int attempt(struct pass *p, struct err *err)
             r = AGAIN;
         }
     }
-    if (!r)
-        applied(p);
+    if (r)
+        return r;
+    r = send_late(p, err); /* before the groups it names may be forgotten */
+    applied(p);
+    if (r) {
+        forget(n);
+        p->read = false;
+    }
     return r;
 }
 
@@ -361,6 +427,19 @@ void nft_accept_generation(struct nft *n)
 
 /* ---- diff and cleanup ---- */
 
+static void print_classes(struct buf *out, const struct nft_table *t, const struct nft_classes *c)
+{
+    char name[NFT_CLASS_NAME_MAX];
+    for (size_t i = 0; i < c->n; i++) {
+        const struct nft_class_ref *r = &c->v[i];
+        nft_class_name(&r->class, name);
+        if (nft_class_is_left(r) || (r->exists && nft_class_is_due(r)))
+            buf_printf(out, "- chain inet %s %s\n", t->name, name);
+        if (nft_class_is_due(r))
+            buf_printf(out, "+ chain inet %s %s\n", t->name, name);
+    }
+}
+
 static void print_ops(struct buf *out, const struct nft_table *t, const struct nft_ops *ops,
                       char sign)
 {
@@ -383,7 +462,9 @@ int nft_diff(struct nft *n, struct nft_group *const *groups, size_t n_groups, st
             buf_printf(out, "- table inet %s: %s\n", n->table->name, buf_str(&p.why));
         if (p.layout != NFT_LAYOUT_WANTED)
             buf_printf(out, "+ table inet %s\n", n->table->name);
+        print_classes(out, n->table, &p.classes);
         print_ops(out, n->table, &p.diff.dels, '-');
+        print_ops(out, n->table, &p.diff.late, '-');
         print_ops(out, n->table, &p.diff.adds, '+');
     }
     pass_done(&p);

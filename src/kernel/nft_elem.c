@@ -18,8 +18,62 @@ static void put_data(struct nlmsghdr *m, uint16_t type, const void *p, size_t n)
     mnl_attr_nest_end(m, nest);
 }
 
+static void put_verdict(struct nlmsghdr *m, const struct nft_elem *e)
+{
+    struct nft_class c;
+    char name[NFT_CLASS_NAME_MAX];
+    if (!nft_elem_class(e, &c))
+        return;
+    struct nlattr *data = mnl_attr_nest_start(m, NFTA_SET_ELEM_DATA);
+    struct nlattr *verdict = mnl_attr_nest_start(m, NFTA_DATA_VERDICT);
+    mnl_attr_put_u32(m, NFTA_VERDICT_CODE, htonl((uint32_t)NFT_GOTO));
+    mnl_attr_put_strz(m, NFTA_VERDICT_CHAIN, nft_class_name(&c, name));
+    mnl_attr_nest_end(m, verdict);
+    mnl_attr_nest_end(m, data);
+}
+
+static bool is_interval_of_one_field(enum nft_set set)
+{
+    return nft_set_defs[set].interval && !nft_set_defs[set].key[1];
+}
+
+static void put_bound(struct nlmsghdr *m, const uint8_t *key, size_t n, uint32_t flags)
+{
+    struct nlattr *nest = mnl_attr_nest_start(m, NFTA_LIST_ELEM);
+    put_data(m, NFTA_SET_ELEM_KEY, key, n);
+    if (flags)
+        mnl_attr_put_u32(m, NFTA_SET_ELEM_FLAGS, htonl(flags));
+    mnl_attr_nest_end(m, nest);
+}
+
+/* Adds 1 to, or takes 1 from, a number in network order; false when it leaves the range. */
+static bool step(uint8_t *key, size_t n, bool up)
+{
+    while (n-- > 0) {
+        uint8_t was = key[n];
+        key[n] = (uint8_t)(up ? was + 1 : was - 1);
+        if (was != (up ? 0xff : 0))
+            return true;
+    }
+    return false;
+}
+
+/* As the first address and the one after the last. */
+static void put_interval(struct nlmsghdr *m, const struct nft_elem *e)
+{
+    uint8_t after[sizeof(struct ip)];
+    memcpy(after, e->b + e->klen, e->elen);
+    put_bound(m, e->b, e->klen, 0);
+    if (step(after, e->elen, true))
+        put_bound(m, after, e->elen, NFT_SET_ELEM_INTERVAL_END);
+}
+
 static void put_elem(struct nlmsghdr *m, const struct nft_elem *e, bool data)
 {
+    if (e->elen && is_interval_of_one_field(e->set)) {
+        put_interval(m, e);
+        return;
+    }
     struct nlattr *nest = mnl_attr_nest_start(m, NFTA_LIST_ELEM);
     if (e->klen)
         put_data(m, NFTA_SET_ELEM_KEY, e->b, e->klen);
@@ -27,7 +81,9 @@ static void put_elem(struct nlmsghdr *m, const struct nft_elem *e, bool data)
         mnl_attr_put_u32(m, NFTA_SET_ELEM_FLAGS, htonl(NFT_SET_ELEM_CATCHALL));
     if (e->elen)
         put_data(m, NFTA_SET_ELEM_KEY_END, e->b + e->klen, e->elen);
-    if (e->dlen && data)
+    if (data && nft_set_defs[e->set].data[0] == NFT_FIELD_VERDICT)
+        put_verdict(m, e);
+    else if (data && e->dlen)
         put_data(m, NFTA_SET_ELEM_DATA, e->b + e->klen + e->elen, e->dlen);
     mnl_attr_nest_end(m, nest);
 }
@@ -68,6 +124,22 @@ static bool get_data(const struct nlattr *nest, const uint8_t **ret, size_t *ret
     return true;
 }
 
+/* The class of the chain that is gone to; false: the element leads elsewhere. */
+static bool get_class(const struct nlattr *nest, struct nft_class *ret)
+{
+    static const struct nl_policy data_policy[] = { [NFTA_DATA_VERDICT] = NL_NEST };
+    static const struct nl_policy policy[] = {
+        [NFTA_VERDICT_CODE] = NL_U32, [NFTA_VERDICT_CHAIN] = NL_STRING
+    };
+    const struct nlattr *data[NL_POLICY_COUNT(data_policy)], *v[NL_POLICY_COUNT(policy)];
+    return nest && !nl_parse_nested(nest, data_policy, NL_POLICY_COUNT(data_policy), data) &&
+           data[NFTA_DATA_VERDICT] &&
+           !nl_parse_nested(data[NFTA_DATA_VERDICT], policy, NL_POLICY_COUNT(policy), v) &&
+           v[NFTA_VERDICT_CODE] && v[NFTA_VERDICT_CHAIN] &&
+           ntohl(mnl_attr_get_u32(v[NFTA_VERDICT_CODE])) == (uint32_t)NFT_GOTO &&
+           nft_class_parse(mnl_attr_get_str(v[NFTA_VERDICT_CHAIN]), ret);
+}
+
 static int parse_elem(const struct nlattr *nest, enum nft_set set, struct arena *mem,
                       struct nft_ops *ret)
 {
@@ -75,16 +147,31 @@ static int parse_elem(const struct nlattr *nest, enum nft_set set, struct arena 
         [NFTA_SET_ELEM_KEY] = NL_NEST,
         [NFTA_SET_ELEM_DATA] = NL_NEST,
         [NFTA_SET_ELEM_KEY_END] = NL_NEST,
+        [NFTA_SET_ELEM_FLAGS] = NL_U32,
     };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
-    const uint8_t *key, *end, *data;
-    size_t klen, elen, dlen;
+    const uint8_t *key, *end, *data = NULL;
+    size_t klen, elen, dlen = 0;
+    struct nft_class class;
     if (nl_parse_nested(nest, policy, NL_POLICY_COUNT(policy), tb) ||
         !get_data(tb[NFTA_SET_ELEM_KEY], &key, &klen) ||
-        !get_data(tb[NFTA_SET_ELEM_KEY_END], &end, &elen) ||
-        !get_data(tb[NFTA_SET_ELEM_DATA], &data, &dlen) || (klen && klen != nft_set_klen(set)) ||
-        (elen && elen != klen) || dlen != nft_set_dlen(set))
+        !get_data(tb[NFTA_SET_ELEM_KEY_END], &end, &elen) || (klen && klen != nft_set_klen(set)) ||
+        (elen && (elen != klen || is_interval_of_one_field(set))))
         return -EBADMSG;
+    if (nft_set_defs[set].data[0] == NFT_FIELD_VERDICT) {
+        if (get_class(tb[NFTA_SET_ELEM_DATA], &class)) {
+            data = (const uint8_t *)&class;
+            dlen = sizeof(class);
+        }
+    } else if (!get_data(tb[NFTA_SET_ELEM_DATA], &data, &dlen) || dlen != nft_set_dlen(set)) {
+        return -EBADMSG;
+    }
+    if (is_interval_of_one_field(set) && tb[NFTA_SET_ELEM_FLAGS] &&
+        ntohl(mnl_attr_get_u32(tb[NFTA_SET_ELEM_FLAGS])) & NFT_SET_ELEM_INTERVAL_END) {
+        end = key;
+        elen = klen;
+        klen = 0;
+    }
     struct nft_elem *e = arena_alloc(mem, sizeof(*e) + klen + elen + dlen);
     *e = (struct nft_elem){ (uint8_t)set, (uint8_t)klen, (uint8_t)elen, (uint8_t)dlen };
     if (klen)
@@ -116,6 +203,49 @@ int nft_elem_parse(const struct nlmsghdr *m, enum nft_set set, struct arena *mem
     return 0;
 }
 
+/* What nft_elem_parse() made of a bound: the first address has no key end, the end no key. */
+static bool is_end(const struct nft_op *op)
+{
+    return op->elem->elen > op->elem->klen;
+}
+
+/* An interval may begin where one ends: the end is told first. */
+static int by_bound(const void *x, const void *y)
+{
+    const struct nft_op *a = x, *b = y;
+    size_t n = (size_t)a->elem->klen + a->elem->elen, m = (size_t)b->elem->klen + b->elem->elen;
+    int c = memcmp(a->elem->b, b->elem->b, n < m ? n : m);
+    return c ? c : is_end(b) - is_end(a);
+}
+
+void nft_elem_pair(enum nft_set set, struct arena *mem, struct nft_ops *ret, size_t start)
+{
+    size_t n = start, klen = nft_set_klen(set);
+    if (!is_interval_of_one_field(set))
+        return;
+    if (ret->n - start > 1)
+        qsort(ret->v + start, ret->n - start, sizeof(ret->v[0]), by_bound);
+    for (size_t i = start; i < ret->n; i++) {
+        const struct nft_elem *first = ret->v[i].elem;
+        if (is_end(&ret->v[i]))
+            continue; /* of nothing: nft puts one at address 0 */
+        if (!first->klen || first->elen) {
+            ret->v[n++].elem = first;
+            continue;
+        }
+        struct nft_elem *e = arena_alloc(mem, sizeof(*e) + 2 * klen);
+        *e = (struct nft_elem){ .set = (uint8_t)set, .klen = (uint8_t)klen, .elen = (uint8_t)klen };
+        memcpy(e->b, first->b, klen);
+        memset(e->b + klen, 0xff, klen);
+        if (i + 1 < ret->n && is_end(&ret->v[i + 1])) {
+            memcpy(e->b + klen, ret->v[i + 1].elem->b, klen);
+            step(e->b + klen, klen, false);
+        }
+        ret->v[n++].elem = e;
+    }
+    ret->n = n;
+}
+
 struct reading {
     enum nft_set set;
     struct arena *mem;
@@ -141,7 +271,7 @@ int nft_elem_read(struct nl_port *port, const struct nft_table *t, struct arena 
     struct nl_buf b = { 0 };
     int r = 0;
     for (int i = 0; i < NFT_SET_COUNT && !r; i++) {
-        if (!nft_table_has(t, i))
+        if (!nft_table_has(t, i) || t->sets[i].dynamic)
             continue;
         struct reading reading = { (enum nft_set)i, mem, ret, ret->n };
         nl_buf_clear(&b);
@@ -149,6 +279,7 @@ int nft_elem_read(struct nl_port *port, const struct nft_table *t, struct arena 
         mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_TABLE, t->name);
         mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_SET, t->sets[i].name);
         r = nl_dump(port, m, read_elems, restart, &reading, err);
+        nft_elem_pair((enum nft_set)i, mem, ret, reading.start);
         if (r)
             err_prefix(err, "cannot read set %s of table inet %s", t->sets[i].name, t->name);
     }

@@ -1,6 +1,6 @@
 /* What the files of this back end share. nft.c decides; nft_ops.c compares; nft_batch.c sends;
- * nft_layout.c and nft_rule.c know the constant part, nft_elem.c the elements, nft_udp.c what
- * conntrack must hear. */
+ * nft_layout.c and nft_rule.c know the constant part, nft_class.c the chains that elements bring
+ * along, nft_elem.c the elements, nft_udp.c what conntrack must hear. */
 #pragma once
 
 #include "base/buf.h"
@@ -22,6 +22,7 @@ struct nft_ops {
 };
 struct nft_difference {
     struct nft_ops dels, adds; /* by key; a change is in both */
+    struct nft_ops late;       /* to delete when no packet is on its way to them any more */
     size_t changes;
 };
 
@@ -39,15 +40,42 @@ const struct nft_op *nft_ops_sort_wanted(struct nft_ops *ops);
 void nft_ops_diff(const struct nft_ops *have, const struct nft_ops *want,
                   struct nft_difference *ret);
 
+/* ---- nft_class.c: the chains that elements lead to ---- */
+
+struct nft_class_ref {
+    struct nft_class class;
+    uint32_t refs; /* elements that need the chain */
+    bool exists;   /* in the kernel */
+    bool wrong;    /* with other rules than the class's */
+};
+struct nft_classes {
+    struct nft_class_ref *v; /* by class */
+    size_t n, cap;
+};
+void nft_classes_found(struct nft_classes *c, const struct nft_class *class, bool wrong);
+void nft_classes_copy(struct nft_classes *to, const struct nft_classes *from);
+/* Adds `by`, 1 or -1, to the refs of each class that the ops' elements need. */
+void nft_classes_count(struct nft_classes *c, const struct nft_ops *ops, int by);
+bool nft_class_is_due(const struct nft_class_ref *r);  /* to be made or mended */
+bool nft_class_is_left(const struct nft_class_ref *r); /* without an element */
+/* The messages for those that are due, or left, and what is so after them. */
+void nft_classes_put_due(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
+                         const struct nft_classes *c);
+void nft_classes_made(struct nft_classes *c);
+void nft_classes_put_left(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
+                          const struct nft_classes *c);
+void nft_classes_gone(struct nft_classes *c);
+
 /* ---- nft_layout.c: the table without its elements ---- */
 
 enum nft_layout { NFT_LAYOUT_ABSENT, NFT_LAYOUT_OTHER, NFT_LAYOUT_WANTED };
 
 /* Messages that delete the table, if there is one, and create it anew. */
 void nft_layout_put(struct nl_buf *b, struct nl_port *port, const struct nft_table *t);
-/* `why` gets what is different when it is NFT_LAYOUT_OTHER. */
+/* `why` gets what is different when it is NFT_LAYOUT_OTHER; `classes` the chains of classes that
+ * are there, without refs. */
 int nft_layout_read(struct nl_port *port, const struct nft_table *t, enum nft_layout *ret,
-                    struct buf *why, struct err *err);
+                    struct nft_classes *classes, struct buf *why, struct err *err);
 
 /* ---- nft_rule.c ---- */
 
@@ -61,12 +89,15 @@ void nft_rule_print(struct buf *b, struct nftnl_rule *r);
 /* Messages for all ops, which get their seq. `single`: one element to a message. */
 void nft_elem_put(struct nl_buf *b, struct nl_port *port, const struct nft_table *t, uint16_t type,
                   struct nft_ops *ops, bool single);
-/* Every element of every set by key, allocated in `mem`. */
+/* Every element of every set by key, allocated in `mem`; of dynamic sets none. */
 int nft_elem_read(struct nl_port *port, const struct nft_table *t, struct arena *mem,
                   struct nft_ops *ret, struct err *err);
-/* One NFT_MSG_NEWSETELEM of a dump of the set. 0 or -EBADMSG. */
+/* One NFT_MSG_NEWSETELEM of a dump of the set. 0 or -EBADMSG. Of an interval set with one field
+ * the kernel tells first and last + 1 apart, in any order: nft_elem_pair() makes elements of
+ * those that came from index `start` on. */
 int nft_elem_parse(const struct nlmsghdr *m, enum nft_set set, struct arena *mem,
                    struct nft_ops *ret);
+void nft_elem_pair(enum nft_set set, struct arena *mem, struct nft_ops *ret, size_t start);
 
 /* ---- nft_batch.c ---- */
 

@@ -165,6 +165,11 @@ void nft_layout_put(struct nl_buf *b, struct nl_port *port, const struct nft_tab
 
 /* ---- what is there ---- */
 
+struct found_class {
+    struct nft_class class;
+    struct buf rules;
+};
+
 struct reading {
     const struct nft_table *t;
     bool exists;
@@ -172,7 +177,8 @@ struct reading {
     size_t sets, chains, n_rules; /* of the wanted names */
     size_t *count;                /* the one the current dump counts in */
     struct buf *rules;            /* text of each chain's rules */
-    struct buf *why;              /* the first difference */
+    VEC(struct found_class) classes;
+    struct buf *why; /* the first difference */
 };
 
 static void differs(struct reading *r, const char *what, const char *name)
@@ -281,14 +287,32 @@ static int read_chain(const struct nlmsghdr *m, void *user)
     /* The kernel dumps the chains of every table. */
     if (table && !strcmp(table, r->t->name)) {
         const char *name = nftnl_chain_get_str(x, NFTNL_CHAIN_NAME);
+        static const struct nft_chain no_base = { 0 };
+        struct found_class found = { 0 };
         size_t i = chain_index(r->t, name);
-        if (i == r->t->n_chains || !same_chain(&r->t->chains[i], x))
+        bool is_class = i == r->t->n_chains && nft_table_has(r->t, NFT_SERVICE4) && name &&
+                        nft_class_parse(name, &found.class);
+        if ((i == r->t->n_chains && !is_class) ||
+            !same_chain(is_class ? &no_base : &r->t->chains[i], x))
             differs(r, "chain", name);
+        else if (is_class)
+            vec_push(&r->classes, found);
         else
             r->chains++;
     }
     nftnl_chain_free(x);
     return ret;
+}
+
+static struct found_class *class_called(struct reading *r, const char *name)
+{
+    struct nft_class c;
+    if (!name || !nft_class_parse(name, &c))
+        return NULL;
+    for (size_t i = 0; i < r->classes.n; i++)
+        if (!memcmp(&r->classes.v[i].class, &c, sizeof(c)))
+            return &r->classes.v[i];
+    return NULL;
 }
 
 static int read_rule(const struct nlmsghdr *m, void *user)
@@ -297,8 +321,12 @@ static int read_rule(const struct nlmsghdr *m, void *user)
     struct nftnl_rule *x = must(nftnl_rule_alloc());
     int ret = nftnl_rule_nlmsg_parse(m, x) < 0 ? -EBADMSG : 0;
     if (!ret) {
-        size_t i = chain_index(r->t, nftnl_rule_get_str(x, NFTNL_RULE_CHAIN));
-        if (i < r->t->n_chains)
+        const char *name = nftnl_rule_get_str(x, NFTNL_RULE_CHAIN);
+        size_t i = chain_index(r->t, name);
+        struct found_class *class = i == r->t->n_chains ? class_called(r, name) : NULL;
+        if (class)
+            nft_rule_print(&class->rules, x);
+        else if (i < r->t->n_chains)
             nft_rule_print(&r->rules[i], x);
         r->n_rules++;
     }
@@ -314,23 +342,36 @@ static void restart(void *user)
     *r->count = 0;
     for (size_t i = 0; i < r->t->n_chains; i++)
         buf_clear(&r->rules[i]);
+    for (size_t i = 0; i < r->classes.n; i++)
+        buf_clear(&r->classes.v[i].rules);
+    if (r->count == &r->chains)
+        r->classes.n = 0;
 }
 
-static void compare_rules(struct reading *r)
+static bool has_rules(const struct nft_table *t, const struct nft_chain *c, const struct buf *rules)
 {
     struct buf want = { 0 };
-    for (size_t i = 0; i < r->t->n_chains; i++) {
-        const struct nft_chain *c = &r->t->chains[i];
-        buf_clear(&want);
-        for (size_t j = 0; j < c->n; j++) {
-            struct nftnl_rule *x = nft_rule_build(r->t, c->name, &c->rules[j]);
-            nft_rule_print(&want, x);
-            nftnl_rule_free(x);
-        }
-        if (strcmp(buf_str(&want), buf_str(&r->rules[i])))
-            differs(r, "rules of chain", c->name);
+    for (size_t j = 0; j < c->n; j++) {
+        struct nftnl_rule *x = nft_rule_build(t, c->name, &c->rules[j]);
+        nft_rule_print(&want, x);
+        nftnl_rule_free(x);
     }
+    bool same = !strcmp(buf_str(&want), buf_str(rules));
     buf_done(&want);
+    return same;
+}
+
+static void compare_rules(struct reading *r, struct nft_classes *classes)
+{
+    for (size_t i = 0; i < r->t->n_chains; i++)
+        if (!has_rules(r->t, &r->t->chains[i], &r->rules[i]))
+            differs(r, "rules of chain", r->t->chains[i].name);
+    for (size_t i = 0; i < r->classes.n; i++) {
+        const struct found_class *f = &r->classes.v[i];
+        struct nft_class_chain c;
+        nft_class_chain(&f->class, &c);
+        nft_classes_found(classes, &f->class, !has_rules(r->t, &c.chain, &f->rules));
+    }
 }
 
 static int dump(struct reading *r, struct nl_port *port, uint16_t type, uint16_t table_attr,
@@ -347,7 +388,7 @@ static int dump(struct reading *r, struct nl_port *port, uint16_t type, uint16_t
 }
 
 int nft_layout_read(struct nl_port *port, const struct nft_table *t, enum nft_layout *ret,
-                    struct buf *why, struct err *err)
+                    struct nft_classes *classes, struct buf *why, struct err *err)
 {
     struct reading r = { .t = t, .why = why };
     struct nl_buf b = { 0 };
@@ -369,14 +410,17 @@ int nft_layout_read(struct nl_port *port, const struct nft_table *t, enum nft_la
     if (res) {
         err_prefix(err, "cannot read table inet %s", t->name);
     } else {
-        compare_rules(&r);
+        compare_rules(&r, classes);
         size_t sets = (size_t)__builtin_popcountll(t->holds);
-        if (r.sets != sets || r.chains != t->n_chains || r.use != sets + t->n_chains)
+        if (r.sets != sets || r.chains != t->n_chains || r.use != sets + r.chains + r.classes.n)
             differs(&r, "number of sets, chains and objects", NULL);
         *ret = why->n ? NFT_LAYOUT_OTHER : NFT_LAYOUT_WANTED;
     }
     for (size_t i = 0; i < t->n_chains; i++)
         buf_done(&r.rules[i]);
+    for (size_t i = 0; i < r.classes.n; i++)
+        buf_done(&r.classes.v[i].rules);
+    vec_done(&r.classes);
     free(r.rules);
     return res;
 }

@@ -79,17 +79,25 @@ static void add(const void *want, void *user)
     vec_push(&d->adds, *(const struct nft_op *)want);
 }
 
+/* A packet may have been sent to a class on the ground of the elements before: a batch is atomic
+ * for the table, but not across two lookups of one packet. */
+static const bool goes_late[NFT_SET_COUNT] = {
+    [NFT_ENDPOINT4] = true,         [NFT_ENDPOINT6] = true,    [NFT_AFFINITYENDPOINT4] = true,
+    [NFT_AFFINITYENDPOINT6] = true, [NFT_AFFINITYALL4] = true, [NFT_AFFINITYALL6] = true,
+};
+
 static void del(const void *have, void *user)
 {
     struct nft_difference *d = user;
-    vec_push(&d->dels, *(const struct nft_op *)have);
+    const struct nft_op *op = have;
+    vec_push(goes_late[op->elem->set] ? &d->late : &d->dels, *op);
 }
 
 static void change(const void *have, const void *want, void *user)
 {
     struct nft_difference *d = user;
     d->changes++;
-    del(have, user);
+    vec_push(&d->dels, *(const struct nft_op *)have);
     add(want, user);
 }
 
@@ -103,7 +111,7 @@ void nft_ops_diff(const struct nft_ops *have, const struct nft_ops *want,
         .change = change,
         .del = del,
     };
-    ret->dels.n = ret->adds.n = ret->changes = 0;
+    ret->dels.n = ret->adds.n = ret->late.n = ret->changes = 0;
     diff_run((struct diff_array){ have->v, have->n, sizeof(have->v[0]) },
              (struct diff_array){ want->v, want->n, sizeof(want->v[0]) }, &ops, ret);
 }

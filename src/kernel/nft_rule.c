@@ -362,8 +362,7 @@ static void put_dynset(struct nftnl_rule *r, const struct nft_table *t, const st
              U32(NFTNL_EXPR_DYNSET_SREG_DATA, data),
              U32(NFTNL_EXPR_DYNSET_OP, update ? NFT_DYNSET_OP_UPDATE : NFT_DYNSET_OP_DELETE));
     nftnl_expr_set_str(e, NFTNL_EXPR_DYNSET_SET_NAME, t->sets[s->set].name);
-    if (update)
-        nftnl_expr_set_u64(e, NFTNL_EXPR_DYNSET_TIMEOUT, s->n * UINT64_C(1000));
+    nftnl_expr_set_u64(e, NFTNL_EXPR_DYNSET_TIMEOUT, s->n * UINT64_C(1000));
 }
 
 static void change_mark(struct nftnl_rule *r, uint32_t keep, uint32_t flip)

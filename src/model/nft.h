@@ -107,7 +107,7 @@ size_t nft_set_dlen(enum nft_set set);
 
 enum nft_class_kind {
     NFT_CLASS_PICK,     /* to one of the endpoints */
-    NFT_CLASS_REJECT,   /* ICMP: port unreachable; TCP of IPv6: a reset */
+    NFT_CLASS_REJECT,   /* TCP: reset; others: port unreachable */
     NFT_CLASS_DROP,     /* silence */
     NFT_CLASS_REMEMBER, /* of NFT_AFFINITYTIMEOUT: keeps the client at its endpoint; both families */
 };

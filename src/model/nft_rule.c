@@ -163,10 +163,9 @@ void nft_class_chain(const struct nft_class *c, struct nft_class_chain *ret)
         put_pick(c, six, ret);
         break;
     case NFT_CLASS_REJECT:
-        /* A client on this host gets the ICMP error while its socket is still in connect(), which
-         * for IPv6 takes no notice of it and tries again a second later. */
-        if (six)
-            ADD(ret, L4PROTO(L4_TCP), COUNTER, REJECT_RESET);
+        /* Not ICMP: a client whose connect() has not come back yet drops that unread, and over the
+         * veth of a pod the answer comes as soon. */
+        ADD(ret, L4PROTO(L4_TCP), COUNTER, REJECT_RESET);
         ADD(ret, COUNTER, REJECT_PORT);
         break;
     case NFT_CLASS_DROP:

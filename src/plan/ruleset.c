@@ -81,12 +81,11 @@ static const struct nft_chain chains[] = {
     CHAIN("services", RULE(COUNTER, VMAP(NFT_SERVICE_KEY4, NFT_SERVICE4)),
           RULE(COUNTER, VMAP(NFT_SERVICE_KEY6, NFT_SERVICE6)),
           RULE(IN(NFT_DADDR4, NFT_CLUSTERIP4), COUNTER, GOTO("unserved")),
-          RULE(IN(NFT_DADDR6, NFT_CLUSTERIP6), COUNTER, GOTO("unserved6")),
+          RULE(IN(NFT_DADDR6, NFT_CLUSTERIP6), COUNTER, GOTO("unserved")),
           RULE(IN(NFT_DADDR4, NFT_SERVICERANGE4), COUNTER, DROP),
           RULE(IN(NFT_DADDR6, NFT_SERVICERANGE6), COUNTER, DROP)),
     /* On its own: nft reads `reject` otherwise in a rule that names IPv4. */
-    CHAIN("unserved", RULE(COUNTER, REJECT_PORT)),
-    CHAIN("unserved6", RULE(L4PROTO(L4_TCP), COUNTER, REJECT_RESET), RULE(COUNTER, REJECT_PORT)),
+    CHAIN("unserved", RULE(L4PROTO(L4_TCP), COUNTER, REJECT_RESET), RULE(COUNTER, REJECT_PORT)),
 
     /* Where a client with affinity went is kept once it is known, which is after the translation:
      * the destination is then the endpoint. */

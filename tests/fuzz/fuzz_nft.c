@@ -12,6 +12,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
+static const struct plan_options options = { .portmap = true, .serviceproxy = true };
+
 static void must_be_equal(const struct nft_ops *a, const struct nft_ops *b)
 {
     if (a->n != b->n)
@@ -27,14 +29,15 @@ static void write_and_read_again(struct nft_ops *ops, enum nft_set set, struct a
     struct nl_buf b = { 0 };
     struct nft_ops again = { 0 };
     struct buf text = { 0 };
-    nft_elem_put(&b, &port, plan_ruleset(&plan_options_default), NFT_MSG_NEWSETELEM, ops, false);
+    nft_elem_put(&b, &port, plan_ruleset(&options), NFT_MSG_NEWSETELEM, ops, false);
     size_t len = nl_end(&b);
     for (const struct nlmsghdr *m = NULL; (m = nl_walk(b.p, len, m));)
         if (nft_elem_parse(m, set, mem, &again))
             __builtin_trap();
+    nft_elem_pair(set, mem, &again, 0);
     must_be_equal(ops, &again);
     for (size_t i = 0; i < ops->n; i++)
-        nft_text_element(&text, plan_ruleset(&plan_options_default), ops->v[i].elem);
+        nft_text_element(&text, plan_ruleset(&options), ops->v[i].elem);
     buf_done(&text);
     vec_done(&again);
     nl_buf_done(&b);
@@ -44,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (!n || n > 60000)
         return 0;
-    enum nft_set set = data[0] % NFT_SERVICE4;
+    enum nft_set set = data[0] % NFT_SET_COUNT;
     struct nfgenmsg g = { 0 };
     struct nl_buf b = { 0 };
     struct arena mem = { 0 };
@@ -52,8 +55,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct nlmsghdr *m = nl_msg(&b, NFT_MSG_NEWSETELEM, 0, 1, &g, sizeof(g));
     memcpy(mnl_nlmsg_get_payload_tail(m), data + 1, n - 1);
     m->nlmsg_len += (uint32_t)n - 1;
-    if (!nft_elem_parse(m, set, &mem, &ops))
+    if (!nft_elem_parse(m, set, &mem, &ops)) {
+        nft_elem_pair(set, &mem, &ops, 0);
         write_and_read_again(&ops, set, &mem);
+    }
     vec_done(&ops);
     arena_done(&mem);
     nl_buf_done(&b);

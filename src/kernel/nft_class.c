@@ -1,0 +1,130 @@
+#include <libnftnl/chain.h>
+#include <libnftnl/rule.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+
+#include "kernel/nft_impl.h"
+
+static struct nft_class_ref *find(struct nft_classes *c, const struct nft_class *class)
+{
+    size_t lo = 0, hi = c->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        int cmp = memcmp(&c->v[mid].class, class, sizeof(*class));
+        if (!cmp)
+            return &c->v[mid];
+        if (cmp < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    struct nft_class_ref *r = vec_insert(c, lo);
+    r->class = *class;
+    return r;
+}
+
+void nft_classes_found(struct nft_classes *c, const struct nft_class *class, bool wrong)
+{
+    struct nft_class_ref *r = find(c, class);
+    r->exists = true;
+    r->wrong = wrong;
+}
+
+void nft_classes_copy(struct nft_classes *to, const struct nft_classes *from)
+{
+    vec_reserve(to, from->n);
+    if (from->n)
+        memcpy(to->v, from->v, from->n * sizeof(from->v[0]));
+    to->n = from->n;
+}
+
+void nft_classes_count(struct nft_classes *c, const struct nft_ops *ops, int by)
+{
+    struct nft_class class, next[2];
+    for (size_t i = 0; i < ops->n; i++) {
+        if (!nft_elem_class(ops->v[i].elem, &class))
+            continue;
+        find(c, &class)->refs += (uint32_t)by;
+        for (size_t j = nft_class_next(&class, next); j-- > 0;)
+            find(c, &next[j])->refs += (uint32_t)by;
+    }
+}
+
+bool nft_class_is_due(const struct nft_class_ref *r)
+{
+    return r->refs && (!r->exists || r->wrong);
+}
+
+bool nft_class_is_left(const struct nft_class_ref *r)
+{
+    return !r->refs && r->exists;
+}
+
+static void put_chain(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
+                      uint16_t type, const char *name)
+{
+    bool create = type == NFT_MSG_NEWCHAIN;
+    struct nlmsghdr *m = nft_msg(b, port, type, create ? NLM_F_CREATE : 0);
+    mnl_attr_put_strz(m, NFTA_CHAIN_TABLE, t->name);
+    mnl_attr_put_strz(m, NFTA_CHAIN_NAME, name);
+}
+
+static void put_rules(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
+                      const struct nft_class_ref *r)
+{
+    struct nft_class_chain c;
+    nft_class_chain(&r->class, &c);
+    if (r->wrong) {
+        struct nlmsghdr *m = nft_msg(b, port, NFT_MSG_DELRULE, 0);
+        mnl_attr_put_strz(m, NFTA_RULE_TABLE, t->name);
+        mnl_attr_put_strz(m, NFTA_RULE_CHAIN, c.name);
+    }
+    for (size_t i = 0; i < c.chain.n; i++) {
+        struct nftnl_rule *x = nft_rule_build(t, c.name, &c.rules[i]);
+        nftnl_rule_nlmsg_build_payload(
+            nft_msg(b, port, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND), x);
+        nftnl_rule_free(x);
+    }
+}
+
+void nft_classes_put_due(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
+                         const struct nft_classes *c)
+{
+    char name[NFT_CLASS_NAME_MAX];
+    for (size_t i = 0; i < c->n; i++)
+        if (nft_class_is_due(&c->v[i]) && !c->v[i].exists)
+            put_chain(b, port, t, NFT_MSG_NEWCHAIN, nft_class_name(&c->v[i].class, name));
+    for (size_t i = 0; i < c->n; i++)
+        if (nft_class_is_due(&c->v[i]))
+            put_rules(b, port, t, &c->v[i]);
+}
+
+void nft_classes_put_left(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
+                          const struct nft_classes *c)
+{
+    struct nft_class next[2];
+    char name[NFT_CLASS_NAME_MAX];
+    /* A chain that others go to after these. */
+    for (int last = 0; last < 2; last++)
+        for (size_t i = 0; i < c->n; i++)
+            if (nft_class_is_left(&c->v[i]) && (nft_class_next(&c->v[i].class, next) == 0) == last)
+                put_chain(b, port, t, NFT_MSG_DELCHAIN, nft_class_name(&c->v[i].class, name));
+}
+
+void nft_classes_made(struct nft_classes *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (nft_class_is_due(&c->v[i])) {
+            c->v[i].exists = true;
+            c->v[i].wrong = false;
+        }
+}
+
+void nft_classes_gone(struct nft_classes *c)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->v[i].refs)
+            c->v[kept++] = c->v[i];
+    c->n = kept;
+}
