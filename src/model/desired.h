@@ -4,6 +4,7 @@
  * "portmap/NS/NAME", "class/NAME link A/B", "node", or "node ipv6" for what IPv4 does not need. */
 #pragma once
 
+#include "model/bird.h"
 #include "model/nft.h"
 
 struct desired_link { /* VXLAN; key: name */
@@ -71,6 +72,7 @@ struct desired {
     size_t n_sysctls;
     const struct health_check *health_checks;
     size_t n_health_checks;
+    const struct bird_config *bird; /* NULL: no class needs BIRD */
 };
 
 int desired_link_cmp(const struct desired_link *a, const struct desired_link *b);

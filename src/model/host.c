@@ -23,7 +23,7 @@ static bool iface_equal(const struct host_iface *a, const struct host_iface *b)
 {
     if (strcmp(a->name, b->name) || a->mtu != b->mtu || a->up != b->up ||
         a->default4 != b->default4 || a->default6 != b->default6 || a->accept_ra != b->accept_ra ||
-        a->n_addresses != b->n_addresses)
+        a->rp_filter != b->rp_filter || a->n_addresses != b->n_addresses)
         return false;
     for (uint32_t i = 0; i < a->n_addresses; i++) {
         const struct host_address *x = &a->addresses[i], *y = &b->addresses[i];
@@ -34,12 +34,36 @@ static bool iface_equal(const struct host_iface *a, const struct host_iface *b)
     return true;
 }
 
+static bool prefix_equal(const struct ip_prefix *a, const struct ip_prefix *b)
+{
+    return a->len == b->len && ip_equal(&a->ip, &b->ip);
+}
+
+static bool policy_equal(const struct host *a, const struct host *b)
+{
+    if (a->n_rules != b->n_rules || a->n_foreign_tables != b->n_foreign_tables)
+        return false;
+    for (uint32_t i = 0; i < a->n_rules; i++) {
+        const struct host_rule *x = &a->rules[i], *y = &b->rules[i];
+        if (x->family != y->family || x->priority != y->priority || x->has_src != y->has_src ||
+            x->has_dst != y->has_dst || !prefix_equal(&x->src, &y->src) ||
+            !prefix_equal(&x->dst, &y->dst) || x->selective != y->selective ||
+            strcmp(x->text, y->text))
+            return false;
+    }
+    for (uint32_t i = 0; i < a->n_foreign_tables; i++)
+        if (a->foreign_tables[i].table != b->foreign_tables[i].table ||
+            a->foreign_tables[i].protocol != b->foreign_tables[i].protocol)
+            return false;
+    return true;
+}
+
 bool host_equal(const struct host *a, const struct host *b)
 {
     if (a->n_ifaces != b->n_ifaces || a->forwarding4 != b->forwarding4 ||
         a->forwarding6 != b->forwarding6 || a->ipv6 != b->ipv6 ||
         strcmp(a->forwarding4_error, b->forwarding4_error) ||
-        strcmp(a->forwarding6_error, b->forwarding6_error))
+        strcmp(a->forwarding6_error, b->forwarding6_error) || !policy_equal(a, b))
         return false;
     for (uint32_t i = 0; i < a->n_ifaces; i++)
         if (!iface_equal(&a->ifaces[i], &b->ifaces[i]))

@@ -23,6 +23,21 @@ struct host_iface {
     struct host_address *addresses;
     uint32_t n_addresses;
     uint8_t accept_ra; /* net.ipv6.conf.IFACE.accept_ra */
+    uint8_t rp_filter; /* net.ipv4.conf.IFACE.rp_filter, or that of all where it is larger */
+};
+
+/* What policy routing is there besides ours; read only where traffic classes are planned. */
+struct host_rule { /* of anybody else, without those that look up table local */
+    uint8_t family;
+    uint32_t priority;
+    bool has_src, has_dst;
+    struct ip_prefix src, dst;
+    bool selective;   /* by mark, interface, port...: it may match nothing */
+    const char *text; /* for people: "from all lookup main suppress_prefixlength 0" */
+};
+struct host_table { /* with routes that are neither ours nor BIRD's; without main, local, default */
+    uint32_t table;
+    uint8_t protocol; /* of one such route, as the kernel numbers it */
 };
 
 struct host {
@@ -30,6 +45,10 @@ struct host {
     uint32_t n_ifaces;
     bool forwarding4, forwarding6; /* net.ipv4.ip_forward, net.ipv6.conf.all.forwarding */
     bool ipv6;                     /* the kernel has IPv6 at all */
+    struct host_rule *rules;       /* by family, priority */
+    uint32_t n_rules;
+    struct host_table *foreign_tables; /* by number */
+    uint32_t n_foreign_tables;
     const char *forwarding4_error, *forwarding6_error; /* "" or why it could not be switched on */
 };
 

@@ -23,6 +23,10 @@
 #define RULE_PRIO_LINK  102 /* fwmark M lookup 200+slot */
 #define RULE_PRIO_EDGE  103 /* fwmark 0x6b70ffff lookup main: replies leave where they came in */
 
+/* Traffic classes: routes in tables BIRD writes to as well, at metric 32. */
+#define TRAFFIC_THROW_METRIC  8192
+#define TRAFFIC_REJECT_METRIC 8193
+
 #define RTPROT_PORTOLAN 107 /* 0x6b; our routes, rules and addresses carry it */
 
 #define LINK_MARK_BASE  0x6b700000u

@@ -271,6 +271,9 @@ const char *host_v6_trouble(const struct host *h); /* NULL: IPv6 can be delivere
 
 struct pass {
     struct fabric *fabric;
+    struct traffic_result *traffic; /* with these, of its own and of the fabric: */
+    VEC(struct desired_route) routes;
+    VEC(struct desired_rule) rules;
     VEC(struct nft_group *) groups;
     VEC(struct problem) problems;
     VEC(struct health_check) health_checks;
@@ -278,10 +281,12 @@ struct pass {
 };
 
 struct services; /* plan/services.h */
+struct traffic;  /* plan/traffic.h */
 
 struct planner {
     const struct plan_options *options;
     struct services *services; /* NULL without the service proxy */
+    struct traffic *traffic;   /* NULL without traffic classes */
     struct snapshot
         masked; /* the last one without mappings and classes, where they are not wanted */
     const struct snapshot *snap; /* of the last pass */
@@ -325,6 +330,14 @@ struct planner {
     struct arena status_mem;
     VEC(struct status_write) writes;
 };
+
+/* trafficclass.c */
+struct traffic *traffic_new(void);
+void traffic_free(struct traffic *t); /* accepts NULL */
+void traffic_build(struct planner *p);
+/* Adds its part to pass->plan. */
+void traffic_publish(struct planner *p, struct pass *pass);
+void traffic_pass_done(struct pass *pass);
 
 /* planner.c */
 /* What of the snapshot is planned for. */

@@ -20,7 +20,7 @@ struct planner;
 
 /* What the node was started with. */
 struct plan_options {
-    bool portmap, serviceproxy; /* which features plan for it */
+    bool portmap, serviceproxy, trafficclass; /* which features plan for it */
     /* Service proxy. Who is a pod, for the masquerade of cluster IPs: these ranges, or with
      * node_cidr those of this Node's spec.podCIDRs. Neither: nobody is asked. */
     const struct ip_prefix *cluster_cidrs;

@@ -437,6 +437,8 @@ static const struct plan *publish(struct planner *p, struct pass *pass)
                      .n_health_checks = pass->health_checks.n },
         .problems = { pass->problems.v, pass->problems.n },
     };
+    if (p->traffic)
+        traffic_publish(p, pass);
     return &pass->plan;
 }
 
@@ -460,6 +462,8 @@ const struct plan *plan_build(struct planner *p, const struct snapshot *snap)
     free_removed(p);
     if (p->services)
         services_build(p);
+    if (p->traffic)
+        traffic_build(p);
     if (p->pairs_changed || p->answers_changed) {
         struct fabric *f = fabric_build(p);
         fabric_unref(p->fabric);
@@ -480,6 +484,7 @@ struct planner *planner_new(const struct plan_options *options)
     struct planner *p = xcalloc(1, sizeof(*p));
     p->options = options;
     p->services = options->serviceproxy ? services_new() : NULL;
+    p->traffic = options->trafficclass ? traffic_new() : NULL;
     return p;
 }
 
@@ -493,8 +498,10 @@ void planner_free(struct planner *p)
         vec_done(&p->pass[i].groups);
         vec_done(&p->pass[i].problems);
         vec_done(&p->pass[i].health_checks);
+        traffic_pass_done(&p->pass[i]);
     }
     services_free(p->services);
+    traffic_free(p->traffic);
     fabric_unref(p->fabric);
     links_done(p);
     conflict_done(p);

@@ -42,11 +42,55 @@ static const struct field iface_fields[] = {
     { "default4", FIELD_BOOL, AT(struct host_iface, default4) },
     { "default6", FIELD_BOOL, AT(struct host_iface, default6) },
     { "acceptRA", FIELD_INT, AT(struct host_iface, accept_ra), .max = 2 },
+    { "rpFilter", FIELD_INT, AT(struct host_iface, rp_filter), .max = 2 },
     { "addresses", FIELD_CUSTOM, .custom = &addresses },
     { .name = NULL },
 };
 static const struct shape iface_shape = { .fields = iface_fields,
                                           .size = sizeof(struct host_iface) };
+
+static int get_prefix(struct decoder *d, uint32_t at, struct ip_prefix *ret)
+{
+    static const char what[] = "a prefix such as 10.0.0.0/8";
+    const char *s;
+    int r = decode_string(d, at, what, &s);
+    return r ? r : ip_prefix_parse(s, ret) ? 0 : decoder_refuse(d, at, what);
+}
+
+static int get_from(struct decoder *d, uint32_t at, void *base)
+{
+    struct host_rule *r = base;
+    r->has_src = true;
+    return get_prefix(d, at, &r->src);
+}
+
+static int get_to(struct decoder *d, uint32_t at, void *base)
+{
+    struct host_rule *r = base;
+    r->has_dst = true;
+    return get_prefix(d, at, &r->dst);
+}
+
+static const struct name_value families[] = { { "IPv4", IP_V4 }, { "IPv6", IP_V6 }, { NULL, 0 } };
+static const struct custom from = { "a prefix", get_from, NULL, NULL };
+static const struct custom to = { "a prefix", get_to, NULL, NULL };
+static const struct field rule_fields[] = {
+    { "family", FIELD_ENUM, AT(struct host_rule, family), .flags = REQUIRED, .names = families },
+    { "priority", FIELD_INT, AT(struct host_rule, priority), .max = UINT32_MAX },
+    { "from", FIELD_CUSTOM, .custom = &from },
+    { "to", FIELD_CUSTOM, .custom = &to },
+    { "selective", FIELD_BOOL, AT(struct host_rule, selective) },
+    { "text", FIELD_STRING, AT(struct host_rule, text) },
+    { .name = NULL },
+};
+static const struct shape rule_shape = { .fields = rule_fields, .size = sizeof(struct host_rule) };
+static const struct field table_fields[] = {
+    { "table", FIELD_INT, AT(struct host_table, table), .flags = REQUIRED, .max = UINT32_MAX },
+    { "protocol", FIELD_INT, AT(struct host_table, protocol), .max = 255 },
+    { .name = NULL },
+};
+static const struct shape table_shape = { .fields = table_fields,
+                                          .size = sizeof(struct host_table) };
 static const struct field host_fields[] = {
     { "forwarding4", FIELD_BOOL, AT(struct host, forwarding4), .initial = true },
     { "forwarding6", FIELD_BOOL, AT(struct host, forwarding6), .initial = true },
@@ -55,6 +99,10 @@ static const struct field host_fields[] = {
     { "ipv6", FIELD_BOOL, AT(struct host, ipv6), .initial = true },
     { "interfaces", FIELD_LIST, AT(struct host, ifaces), .count = offsetof(struct host, n_ifaces),
       .flags = SORTED, .shape = &iface_shape },
+    { "rules", FIELD_LIST, AT(struct host, rules), .count = offsetof(struct host, n_rules),
+      .shape = &rule_shape },
+    { "foreignTables", FIELD_LIST, AT(struct host, foreign_tables),
+      .count = offsetof(struct host, n_foreign_tables), .shape = &table_shape },
     { .name = NULL },
 };
 static const struct shape host_shape = { .fields = host_fields, .size = sizeof(struct host) };

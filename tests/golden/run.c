@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "bird/render.h"
 #include "plan/plan_text.h"
 #include "source/codec.h"
 #include "store/store.h"
@@ -63,6 +64,7 @@ static bool read_option(struct options *o, const char *name, const char *value)
     if (!strcmp(name, "features")) {
         o->plan.portmap = strstr(value, "portmap");
         o->plan.serviceproxy = strstr(value, "serviceproxy");
+        o->plan.trafficclass = strstr(value, "trafficclass");
     } else if (!strcmp(name, "cluster-cidr")) {
         o->plan.n_cluster_cidrs = read_prefixes(value, o->cluster_cidrs);
         return o->plan.n_cluster_cidrs;
@@ -113,6 +115,8 @@ static struct buf plan_node(const struct plan_options *options, const struct sna
     struct status_writes writes =
         plan_statuses(p, &snap, &(struct applied){ .acknowledged = true });
     plan_text(plan, &writes, &out);
+    if (plan->desired.bird)
+        bird_render(plan->desired.bird, &out);
     planner_free(p);
     return out;
 }
