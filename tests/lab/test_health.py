@@ -89,6 +89,22 @@ def test_not_ready_while_the_source_is_away_and_the_kernel_keeps_what_it_has(clu
     cluster.wait_answer("tcp", EDGE, 3000, "a1")
 
 
+def test_while_the_source_is_away_what_somebody_else_changes_is_mended(cluster, lab):
+    """The last known objects are as good as before."""
+    edge = lab.node("edge-a")
+    cluster.public()
+    cluster.expose("web", ["b1"], "tcp", 3000)
+    kept = table_text(edge)
+    with away(cluster):
+        wait_unready(edge, "source: ")
+        edge.nft("delete table inet portolan")
+        edge.delete_link(*links(edge))
+        wait_until(lambda: table_text(edge) == kept and links(edge), 3,
+                   lambda: f"table and link to be back:\n{table_text(edge)}")
+        cluster.wait_answer("tcp", EDGE, 3000, "b1")
+    wait_ready(edge, 35)
+
+
 @pytest.mark.kube_only("an agent does not start without its folder")
 def test_started_without_its_api_server_it_keeps_the_kernel_and_follows_later(cluster, lab):
     edge, agent = lab.node("edge-a"), lab.agent("edge-a")
