@@ -21,6 +21,7 @@ class Relay:
     def __init__(self, port):
         """To 127.0.0.1:port where this process is."""
         self.port = port
+        self.ends, self.joined = set(), True
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
@@ -32,15 +33,31 @@ class Relay:
 
     async def _accepted(self, reader, writer):
         try:
+            if not self.joined:
+                raise ConnectionError
             to = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
             writer.transport.abort()
             return
+        ends = {writer, to[1]}
+        self.ends |= ends
         try:
             await asyncio.gather(_pump(reader, to[1]), _pump(to[0], writer))
         finally:
-            for end in (writer, to[1]):
+            self.ends -= ends
+            for end in ends:
                 end.close()
+
+    def cut(self):
+        """Ends all connections and lets no new one through, until join()."""
+        async def cut():
+            self.joined = False
+            for end in self.ends:
+                end.transport.abort()
+        asyncio.run_coroutine_threadsafe(cut(), self.loop).result()
+
+    def join(self):
+        self.joined = True
 
     def close(self):
         self.loop.call_soon_threadsafe(self._end)

@@ -197,7 +197,7 @@ class Agent:
     """`portolan agent` in a namespace. Its log is in .log()."""
 
     def __init__(self, namespace, folder, config, node, *words):
-        self.namespace = namespace
+        self.namespace, self.config = namespace, config
         self.path = Path(folder) / f"agent-{node}.log"
         with open(self.path, "w") as log:
             self.process = subprocess.Popen(

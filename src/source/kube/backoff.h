@@ -5,6 +5,8 @@
 
 #define BACKOFF_FIRST_MS 500
 #define BACKOFF_MAX_MS   30000
+/* Of those that waited for a server which is back. */
+#define RETURN_SPREAD_MS 2000
 /* What a server may ask for with Retry-After. */
 #define RETRY_AFTER_MAX_MS 300000
 

@@ -68,10 +68,20 @@ void kube_answered(struct kube *k, const struct client_answer *a)
         read_config(k, NULL);
         client_renew(k->client);
     }
-    if (a->status && k->away)
+    if (a->begun)
+        kube_reached(k);
+}
+
+void kube_reached(struct kube *k)
+{
+    if (k->away)
         kube_note(k, false, "", "the API server answers again");
-    if (a->status)
-        k->away = false;
+    k->away = false;
+    for (size_t i = 0; i < KIND_COUNT; i++)
+        if (k->reflectors[i])
+            reflector_wake(k->reflectors[i]);
+    if (k->writes)
+        writes_wake(k->writes);
 }
 
 /* ---- following ---- */

@@ -46,12 +46,15 @@ struct reflector {
     bool incomplete; /* an object without a name was passed over: nothing may be called gone */
     bool changed;    /* the sink must be told */
     bool alive;      /* this watch has said something */
-    bool relist;     /* it said that its place in history is gone */
+    bool relist;     /* its place in history is lost */
+    bool expired;    /* since the server no longer has it, which happens */
     bool unserved;   /* the server does not have this kind, which is as good as none of it */
     char *version;   /* to watch from; NULL: list first */
     char *more;      /* the list's continue token */
     uint32_t round;
     unsigned failures, doubts, restarts;
+    bool unanswered; /* waits because no answer came */
+    bool woken;      /* had its try out of turn */
     uint64_t retry_after_ms;
     int64_t watch_us; /* when it began */
     char *noted;      /* the trouble last told of */
@@ -81,6 +84,9 @@ struct kube {
 void kube_note(struct kube *k, bool is_error, const char *path, const char *text);
 /* Looks at an answer for what concerns all requests: is the server there, are we let in? */
 void kube_answered(struct kube *k, const struct client_answer *a);
+/* The server has answered: what waits because it did not waits no longer than is needed so that a
+ * cluster's nodes do not all come at once. */
+void kube_reached(struct kube *k);
 /* A timer with `data`; closed by kube_timer_close(), freed by the loop. */
 uv_timer_t *kube_timer(struct kube *k, void *data);
 void kube_timer_close(uv_timer_t *t); /* accepts NULL */
@@ -92,6 +98,8 @@ struct reflector *reflector_new(struct kube *k, enum object_kind kind);
 void reflector_start(struct reflector *r);
 void reflector_stop(struct reflector *r);
 void reflector_free(struct reflector *r); /* accepts NULL */
+/* The server answers others. */
+void reflector_wake(struct reflector *r);
 /* From now on this watch only says what changes. */
 void reflector_settled(struct reflector *r);
 /* One line: why it is not synced, or cannot follow. Nothing when all is well. */
@@ -125,6 +133,8 @@ void known_free(struct reflector *r);
 /* ---- write.c ---- */
 struct writes *writes_new(struct kube *k);
 void writes_free(struct writes *w); /* accepts NULL */
+/* The server answers others. */
+void writes_wake(struct writes *w);
 int kube_write(struct source *s, const struct status_write *w, struct err *err);
 /* An object has this version now, UINT64_MAX: it is gone. */
 void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const char *name,

@@ -72,6 +72,9 @@ static void note_once(struct reflector *r, const struct trouble *t)
 static void fail(struct reflector *r, const struct trouble *t)
 {
     struct kube *k = r->kube;
+    /* How long it was away says nothing of how long it needs now. */
+    if (r->unanswered && !t->away)
+        r->failures = 0;
     r->failures++;
     /* One that was cut off is asked again first: servers and what is before them restart. */
     if (r->failures > 1 || !r->synced)
@@ -83,6 +86,7 @@ static void fail(struct reflector *r, const struct trouble *t)
         free(r->version);
         r->version = NULL;
     }
+    r->unanswered = t->away;
     if (k->once && !t->busy && !r->unserved && !*k->failed.text)
         err_set(&k->failed, EIO, "%s%s: %s", k->config.server, r->path, t->text);
     wait_for(r, backoff_after_ms(r->failures, t->retry_after_ms, backoff_random()));
@@ -91,6 +95,7 @@ static void fail(struct reflector *r, const struct trouble *t)
 static void succeed(struct reflector *r)
 {
     r->failures = r->doubts = 0;
+    r->woken = false;
     r->unserved = false;
     free(r->noted);
     r->noted = NULL;
@@ -136,7 +141,7 @@ static void refused(struct reflector *r, const struct client_answer *a)
     t.busy = a->status == 429 || a->status >= 500;
     t.unheard =
         !a->begun || a->status == 401 || a->status == 429 || (a->status >= 502 && a->status <= 504);
-    t.expected |= t.busy;
+    t.expected |= t.busy || a->status == 410;
     fail(r, &t);
 }
 
@@ -224,10 +229,12 @@ static void on_patience(uv_timer_t *timer)
 static void on_useful(uv_timer_t *timer)
 {
     struct reflector *r = timer->data;
-    if (client_status(&r->request) == 200)
-        succeed(r);
-    else
+    if (client_status(&r->request) != 200) {
         reflector_settled(r);
+        return;
+    }
+    succeed(r);
+    kube_reached(r->kube);
 }
 
 void reflector_settled(struct reflector *r)
@@ -271,7 +278,7 @@ static bool no_such_watch(const struct reflector *r, const struct client_answer 
 /* It ended as watches do, or it was cut off. */
 static void watch_over(struct reflector *r, const struct client_answer *a, bool at_once)
 {
-    struct trouble t = { .retry_after_ms = r->retry_after_ms };
+    struct trouble t = { .retry_after_ms = r->retry_after_ms, .expected = r->expired };
     if (*r->err.text)
         t.text = r->err.text;
     else if (r->initial)
@@ -353,6 +360,15 @@ void reflector_stop(struct reflector *r)
     client_cancel(&r->request);
     kube_timer_close(r->timer);
     r->timer = NULL;
+}
+
+void reflector_wake(struct reflector *r)
+{
+    if (r->phase != PHASE_WAIT || !r->unanswered || r->woken ||
+        uv_timer_get_due_in(r->timer) <= RETURN_SPREAD_MS)
+        return;
+    r->woken = true;
+    wait_for(r, backoff_random() % RETURN_SPREAD_MS);
 }
 
 void reflector_free(struct reflector *r)

@@ -121,6 +121,7 @@ static void on_error(struct reflector *r, const struct tokens *t, uint32_t objec
     }
     /* Too busy is no reason to ask for more. */
     r->relist = n != 429 && n < 500;
+    r->expired = n == 410;
     /* A server that knows such watches may still be unable: its etcd may not report progress. */
     r->no_stream |= r->initial && n != 429 && (n < 502 || n > 504);
     err_set(&r->err, EPROTO, "the watch ended with error %ld: %.300s", n,
@@ -198,7 +199,7 @@ void take_begin(struct reflector *r, bool watch)
     h.user = r;
     *r->err.text = '\0';
     r->retry_after_ms = 0;
-    r->alive = r->relist = false;
+    r->alive = r->relist = r->expired = false;
     lines_done(&r->lines);
     codec_stream_free(r->stream);
     r->stream = watch ? NULL : codec_stream_new(&h);

@@ -63,6 +63,7 @@ struct writes {
     struct bucket bucket;
     unsigned sent, failures;
     int64_t pause_us; /* nothing is sent before */
+    bool unanswered;  /* since no answer came to the last one */
     bool turned_away; /* the caller has more */
 };
 
@@ -281,6 +282,7 @@ static void failed(struct pending *p, const struct client_answer *a)
     uint64_t ms;
     if (everywhere) {
         w->failures++;
+        w->unanswered = !a->status;
         ms = backoff_after_ms(w->failures, a->retry_after_ms, backoff_random());
         w->pause_us = clock_mono_us() + (int64_t)ms * 1000;
         enqueue(p, 0);
@@ -449,6 +451,16 @@ void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const ch
                   (p->state == CONFLICT && version != p->now.base)))
             forget(p);
     }
+}
+
+void writes_wake(struct writes *w)
+{
+    int64_t now = clock_mono_us(), spread = (int64_t)RETURN_SPREAD_MS * 1000;
+    if (!w->unanswered || w->pause_us <= now + spread)
+        return;
+    w->unanswered = false;
+    w->pause_us = now + backoff_random() % spread;
+    wake(w, w->pause_us - now);
 }
 
 struct writes *writes_new(struct kube *k)
