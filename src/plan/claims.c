@@ -194,17 +194,17 @@ uint32_t claims_id(const struct service_memo *m, uint16_t port)
     return i ? m->ids.v[i - 1]->key.id : 0;
 }
 
-/* It ends: the oldest of those that ask never has to ask again, then the next oldest. */
+/* It ends: who gives up or gets an id is news to younger ones only. */
 void claims_settle(struct planner *p)
 {
     while (p->services->renew.n) {
         struct service_memo *m = p->services->renew.v[--p->services->renew.n];
-        m->renew_ids = false;
-        if (m->gone)
-            continue;
-        drop_ids(p, m);
-        take_ids(p, m);
-        service_due(p, m);
+        if (!m->gone) {
+            drop_ids(p, m);
+            take_ids(p, m);
+            service_due(p, m);
+        }
+        m->renew_ids = false; /* not before: its own ports are no news to it */
     }
 }
 

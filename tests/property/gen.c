@@ -1,4 +1,4 @@
-#include "gen.h"
+#include "gen_service.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@ static const char *const node_ips[GEN_NODES] = { "10.0.0.1", "10.0.0.2", "10.0.0
                                                  "10.0.0.5" };
 static const char *const namespaces[] = { "a", "a-b" };
 static const char *const classes[] = { "one", "two", "three" };
-static const char *const services[] = { "s1", "s2" };
+static const char *const services[] = { "s1", "s2", "s3" };
 static const char *const portmaps[] = { "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8" };
 static const char *const ifaces[] = { "eth0", "eth1", "wt0", "gone0" };
 static const char *const port_names[] = { "game", "web", "" };
@@ -49,10 +49,11 @@ static struct string_list some_ifaces(struct rng *r, struct arena *a, uint32_t a
     return l;
 }
 
-static void gen_node(struct rng *r, struct node *n)
+static void gen_node(struct rng *r, enum gen_manner manner, struct node *n)
 {
     uint32_t i = rng_below(r, GEN_NODES);
     name_it(&n->o, "", gen_nodes[i], r);
+    gen_node_facts(r, manner, n);
     if (rng_one_in(r, 20))
         return;
     n->internal_ips = arena_new_array(&n->o.mem, 2, struct ip);
@@ -79,8 +80,8 @@ static void gen_slice(struct rng *r, enum gen_manner manner, struct endpoint_sli
     for (uint32_t i = 0; i < s->n_ports; i++) {
         static const uint16_t numbers[] = { 3000, 3001, 8080, 65530, 0 };
         s->ports[i] =
-            (struct endpoint_port){ PICK(r, port_names), rng_one_in(r, 3) ? L4_TCP : L4_UDP,
-                                    PICK(r, numbers) };
+            (struct endpoint_port){ gen_port_name(r, s->service),
+                                    rng_one_in(r, 3) ? L4_TCP : L4_UDP, PICK(r, numbers) };
     }
     s->n_endpoints = rng_one_in(r, 6) ? 0 : 1 + rng_below(r, 4);
     s->endpoints = arena_new_array(a, s->n_endpoints, struct endpoint);
@@ -97,6 +98,7 @@ static void gen_slice(struct rng *r, enum gen_manner manner, struct endpoint_sli
                                 .target_ns = s->o.meta.ns,
                                 .target_name = rng_one_in(r, 9) ? "" : arena_printf(a, "p%u", pod),
                                 .zone = "" };
+        gen_endpoint(r, a, e);
         if (s->family == IP_V4 && rng_one_in(r, 4)) { /* in its node's own network */
             e->node_name = gen_nodes[pod];
             text = arena_printf(a, "192.0.0.%u", pod + 1);
@@ -220,23 +222,12 @@ static void gen_class(struct rng *r, enum gen_manner manner, struct portmap_clas
     gen_status(r, manner, c);
 }
 
-static void gen_service_cidr(struct rng *r, enum gen_manner manner, struct service_cidr *c)
-{
-    static const char *const cidrs[] = { "10.96.0.0/24", "10.96.0.0/16", "fd00:96::/112" };
-    static const char *const bad[] = { "10.96.0.0", "", "10.96.0.0/33" };
-    struct string_list *l = &c->cidrs;
-    name_it(&c->o, "", rng_one_in(r, 2) ? "kubernetes" : "more", r);
-    l->v = arena_new_array(&c->o.mem, 2, const char *);
-    for (l->n = 0; l->n < 2 && !rng_one_in(r, 4); l->n++)
-        l->v[l->n] = manner == GEN_WILD && rng_one_in(r, 4) ? PICK(r, bad) : PICK(r, cidrs);
-}
-
 struct object *gen_object(struct rng *r, enum gen_manner manner, enum object_kind kind)
 {
     struct object *o = object_new(kind);
     switch (kind) {
     case KIND_NODE:
-        gen_node(r, (struct node *)(void *)o);
+        gen_node(r, manner, (struct node *)(void *)o);
         break;
     case KIND_NAMESPACE:
         name_it(o, "", PICK(r, namespaces), r);
@@ -247,6 +238,7 @@ struct object *gen_object(struct rng *r, enum gen_manner manner, enum object_kin
         break;
     case KIND_SERVICE:
         name_it(o, PICK(r, namespaces), PICK(r, services), r);
+        gen_service(r, manner, (struct service *)(void *)o);
         break;
     case KIND_ENDPOINTSLICE:
         gen_slice(r, manner, (struct endpoint_slice *)(void *)o);
@@ -255,6 +247,7 @@ struct object *gen_object(struct rng *r, enum gen_manner manner, enum object_kin
         gen_portmap(r, manner, (struct portmap *)(void *)o);
         break;
     case KIND_SERVICECIDR:
+        name_it(o, "", rng_one_in(r, 2) ? "kubernetes" : "more", r);
         gen_service_cidr(r, manner, (struct service_cidr *)(void *)o);
         break;
     case KIND_TRAFFICCLASS:

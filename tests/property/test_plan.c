@@ -3,6 +3,7 @@
 
 #include "plan/internal.h"
 #include "plan/plan_text.h"
+#include "served.h"
 #include "world.h"
 
 #define HISTORIES 80
@@ -20,7 +21,7 @@ static int say_seed(void **state)
 static struct world *world_at(uint64_t seed, enum gen_manner manner)
 {
     seed_now = seed;
-    return world_new(seed, manner, 120);
+    return world_new(seed, manner, 160);
 }
 
 static uint64_t first_seed(unsigned *ret_n, unsigned n)
@@ -59,6 +60,7 @@ static void assert_same(const struct buf *a, const struct buf *b, uint64_t seed,
 static struct {
     unsigned programmed, holders, lanes, landed, clashes, v6, some;
 } met;
+static struct served served;
 
 static void count_met(const struct planner *p)
 {
@@ -100,11 +102,12 @@ static void assert_translates(const struct desired *d, uint64_t seed)
 static void step_node(struct world *w, unsigned i, uint64_t seed, unsigned step, bool write)
 {
     struct snapshot s = world_view(w, i);
-    struct planner *fresh = planner_new(&plan_options_default);
+    struct planner *fresh = planner_new(&world_options[i]);
     struct status_writes writes, fresh_writes;
     const struct plan *plan = plan_build(w->planners[i], &s);
     world_refuse(w, plan);
     assert_translates(&plan->desired, seed);
+    served_check(plan, seed, &served);
     count_met(w->planners[i]);
     writes = plan_statuses(w->planners[i], &s, &w->applied);
     struct buf got = { 0 };
@@ -160,6 +163,14 @@ static void incremental_gives_what_full_gives(void **state)
                   met.v6);
     assert_true(n == 1 || (met.some && met.programmed && met.holders && met.lanes && met.landed &&
                            met.clashes && met.v6));
+    print_message("# of services: %u pick, %u reject, %u drop, %u all, %u ranged, %u affinity, "
+                  "%u hairpins, %u probed, %u conflicts, %u mapped, %u health checks\n",
+                  served.pick, served.reject, served.drop, served.all, served.ranged,
+                  served.affinity, served.hairpins, served.probed, served.conflicts, served.mapped,
+                  served.health);
+    assert_true(n == 1 || (served.pick && served.reject && served.drop && served.all &&
+                           served.ranged && served.affinity && served.hairpins && served.probed &&
+                           served.conflicts && served.mapped && served.health));
 }
 
 static void no_object_can_crash_it(void **state)
@@ -185,7 +196,7 @@ static void order_of_arrival_makes_no_difference(void **state)
         for (unsigned i = 0; i < GEN_NODES; i++) {
             struct snapshot a = world_view(w, i), b = a;
             store_snapshot(other, &b);
-            struct planner *p = planner_new(&plan_options_default);
+            struct planner *p = planner_new(&world_options[i]);
             struct status_writes writes;
             struct buf x = text_of(w->planners[i], &a, &w->applied, &writes);
             struct buf y = text_of(p, &b, &w->applied, &writes);
@@ -285,28 +296,6 @@ static const struct desired_link *other_end(const struct plan *plans[GEN_NODES],
     return NULL;
 }
 
-static int by_elem(const void *a, const void *b)
-{
-    return nft_elem_cmp_key(*(const struct nft_elem *const *)a, *(const struct nft_elem *const *)b);
-}
-
-static void assert_keys_unique(const struct desired *d, uint64_t seed)
-{
-    VEC(const struct nft_elem *) all = { 0 };
-    for (size_t i = 0; i < d->n_groups; i++) {
-        if (i)
-            assert_true(strcmp(d->groups[i - 1]->owner, d->groups[i]->owner) < 0);
-        for (const struct nft_elem *e = NULL; (e = nft_group_next(d->groups[i], e));)
-            vec_push(&all, e);
-    }
-    if (all.n > 1)
-        qsort(all.v, all.n, sizeof(all.v[0]), by_elem);
-    for (size_t i = 1; i < all.n; i++)
-        if (!nft_elem_cmp_key(all.v[i - 1], all.v[i]))
-            fail_msg("seed %llu: two groups want one key", (unsigned long long)seed);
-    vec_done(&all);
-}
-
 #define ASSERT_SORTED(v, n, cmp)     \
     for (size_t i = 1; i < (n); i++) \
     assert_true(cmp(&(v)[i - 1], &(v)[i]) < 0)
@@ -315,7 +304,7 @@ static void assert_fits(const struct plan *plans[GEN_NODES], uint64_t seed)
 {
     for (unsigned k = 0; k < GEN_NODES; k++) {
         const struct desired *d = &plans[k]->desired;
-        assert_keys_unique(d, seed);
+        served_check(plans[k], seed, &served);
         ASSERT_SORTED(d->links, d->n_links, desired_link_cmp);
         ASSERT_SORTED(d->addrs, d->n_addrs, desired_addr_cmp);
         ASSERT_SORTED(d->routes, d->n_routes, desired_route_cmp);

@@ -2,6 +2,27 @@
 
 #include <string.h>
 
+#define PREFIX4(a, b, c, d, n)                                  \
+    {                                                           \
+        { .family = IP_V4, .bytes = { (a), (b), (c), (d) } }, n \
+    }
+static const struct ip_prefix pods[] = { PREFIX4(10, 244, 0, 0, 16) };
+static const struct ip_prefix everywhere[] = {
+    PREFIX4(0, 0, 0, 0, 0), { { .family = IP_V6, .bytes = { 0x20, 0x01 } }, 16 }
+};
+
+const struct plan_options world_options[GEN_NODES] = {
+    { .portmap = true, .serviceproxy = true, .cluster_cidrs = pods, .n_cluster_cidrs = 1 },
+    { .portmap = true,
+      .serviceproxy = true,
+      .node_cidr = true,
+      .nodeport_addresses = everywhere,
+      .n_nodeport_addresses = 2 },
+    { .portmap = true, .serviceproxy = true },
+    { .portmap = true, .serviceproxy = true, .masquerade_all = true },
+    { .portmap = true },
+};
+
 static struct object *make(const struct world *w, const struct entry *e)
 {
     struct rng r = { e->seed };
@@ -112,13 +133,16 @@ static void put(struct world *w, enum object_kind kind)
 
 static enum object_kind random_kind(struct rng *r)
 {
-    static const enum object_kind often[] = {
-        KIND_PORTMAP,       KIND_PORTMAP,       KIND_PORTMAP,       KIND_PORTMAP,
-        KIND_PORTMAP,       KIND_ENDPOINTSLICE, KIND_ENDPOINTSLICE, KIND_ENDPOINTSLICE,
-        KIND_ENDPOINTSLICE, KIND_NODE,          KIND_NAMESPACE,     KIND_SERVICE,
-        KIND_PORTMAPCLASS
-    };
-    return often[rng_below(r, sizeof(often) / sizeof(often[0]))];
+    static const struct {
+        enum object_kind kind;
+        uint32_t weight;
+    } often[] = { { KIND_PORTMAP, 8 },    { KIND_ENDPOINTSLICE, 7 }, { KIND_SERVICE, 4 },
+                  { KIND_NODE, 1 },       { KIND_NAMESPACE, 1 },     { KIND_PORTMAPCLASS, 1 },
+                  { KIND_SERVICECIDR, 1 } };
+    uint32_t at = rng_below(r, 23), i = 0;
+    for (; at >= often[i].weight; i++)
+        at -= often[i].weight;
+    return often[i].kind;
 }
 
 void world_mutate(struct world *w)
@@ -148,7 +172,7 @@ struct world *world_new(uint64_t seed, enum gen_manner manner, unsigned n_object
     w->applied.acknowledged = true;
     w->store = store_new();
     for (unsigned i = 0; i < GEN_NODES; i++) {
-        w->planners[i] = planner_new(&plan_options_default);
+        w->planners[i] = planner_new(&world_options[i]);
         gen_host(&w->rng, manner, i, &w->mem, &w->hosts[i]);
     }
     for (unsigned i = 0; i < 16; i++)

@@ -31,6 +31,9 @@ struct world {
     struct applied applied;
 };
 
+/* What each node plans with. */
+extern const struct plan_options world_options[GEN_NODES];
+
 struct world *world_new(uint64_t seed, enum gen_manner manner, unsigned n_objects);
 void world_free(struct world *w);
 /* Adds, replaces or removes one object, or changes a host. */
