@@ -87,13 +87,15 @@ class KubeObjects(Objects):
         main = {"apiVersion": api, "kind": kind, "metadata": metadata,
                 **{key: value for key, value in body.items() if key != "status"}}
         answer = self._apply(path, main)
-        if "status" in body:
+        key = (kind, namespace, name)
+        if "status" in body or key in self.made and "status" in self.made[key][3]:
             self._apply(f"{path}/status", {"apiVersion": api, "kind": kind,
-                                           "metadata": {"name": name}, "status": body["status"]})
+                                           "metadata": {"name": name},
+                                           "status": body.get("status", {})})
         created = datetime.datetime.fromisoformat(
             answer["metadata"]["creationTimestamp"].replace("Z", "+00:00"))
         self.newest = max(self.newest, created.timestamp())
-        self.made[kind, namespace, name] = (api, kind, name, body, namespace, labels)
+        self.made[key] = (api, kind, name, body, namespace, labels)
         if kind == "Namespace":
             self.namespaces.add(name)
 
