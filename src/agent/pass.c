@@ -48,6 +48,7 @@ void pass_close(struct pass *p)
     notes_done(&p->notes);
     metrics_done(&p->metrics);
     vec_done(&p->flows);
+    arena_done(&p->flow_mem);
 }
 
 static void say_error(struct pass *p, const char *event, const char *text)
@@ -138,8 +139,14 @@ static void flush_conntrack(struct pass *p)
 {
     const struct flow_target *udp;
     size_t n = nft_udp_changes(p->nft, &udp);
-    for (size_t i = 0; i < n; i++)
-        vec_push(&p->flows, udp[i]);
+    for (size_t i = 0; i < n; i++) {
+        struct flow_target f = udp[i];
+        struct flow_end *others = arena_new_array(&p->flow_mem, f.n_others, struct flow_end);
+        for (size_t j = 0; j < f.n_others; j++)
+            others[j] = f.others[j];
+        f.others = others;
+        vec_push(&p->flows, f);
+    }
     if (!p->flows.n)
         return;
     struct err err = { 0 };
@@ -147,6 +154,7 @@ static void flush_conntrack(struct pass *p)
     int flushed = conntrack_flush_udp(p->conntrack_port, p->flows.v, p->flows.n, &err);
     if (flushed >= 0) {
         p->flows.n = 0;
+        arena_reset(&p->flow_mem);
         if (p->proxy)
             proxy_conntrack(p->proxy, clock_mono_us() - start, flushed);
         if (flushed)

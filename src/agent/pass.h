@@ -44,6 +44,7 @@ struct pass {
     struct report report;
     struct notes notes;
     VEC(struct flow_target) flows; /* UDP: conntrack entries to be looked for, and deleted */
+    struct arena flow_mem;         /* what they point to */
     struct metrics metrics;
     bool statuses_wait; /* for another pass */
     bool anew;          /* the next pass plans as if everything had changed */

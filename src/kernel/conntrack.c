@@ -71,7 +71,7 @@ int conntrack_flush_udp(struct nl_port *port, const struct flow_target *keys, si
     if (!r)
         r = send_deletes(&f, err);
     if (r < 0)
-        err_prefix(err, "cannot delete UDP flows that lead to where a mapping no longer points");
+        err_prefix(err, "cannot delete UDP flows that lead to where nothing is served any more");
     nl_buf_done(&f.deletes);
     vec_done(&f.ranges);
     map_done(&f.exact);
@@ -115,7 +115,11 @@ static const struct flow_target *key_of(const struct flush *f, const struct entr
 static bool leads_elsewhere(const struct flow_target *t, const struct entry *e)
 {
     uint16_t want = t->target_port ? (uint16_t)(t->target_port + (e->port - t->port)) : e->port;
-    return !ip_equal(&e->source, &t->target) || e->source_port != want;
+    if (ip_equal(&e->source, &t->target) && e->source_port == want)
+        return false;
+    struct flow_end end = { e->source, e->source_port };
+    return !t->n_others ||
+           !bsearch(&end, t->others, t->n_others, sizeof(t->others[0]), flow_end_cmp);
 }
 
 /* Of a tuple of UDP: one of its addresses and its port. */

@@ -30,6 +30,13 @@ bool link_is_ours(const char *name, const char *kind, const char *alias)
            !strncmp(alias, LINK_ALIAS_PREFIX, strlen(LINK_ALIAS_PREFIX));
 }
 
+int flow_end_cmp(const void *x, const void *y)
+{
+    const struct flow_end *a = x, *b = y;
+    int c = ip_cmp(&a->ip, &b->ip);
+    return c ? c : a->port - b->port;
+}
+
 void report_refuse(struct report *r, const char *owner, int error, const char *text,
                    const char *object_fmt, ...)
 {

@@ -11,13 +11,21 @@
 #include "base/vec.h"
 #include "model/desired.h"
 
-/* Where the packets of one UDP flow key go now. */
+struct flow_end {
+    struct ip ip;
+    uint16_t port;
+};
+
+/* Where the packets of one UDP flow key go now: to the target, or of a service also to others. */
 struct flow_target {
     struct ip dialled;
     uint16_t port, end;
-    struct ip target;     /* IP_NONE: nowhere */
-    uint16_t target_port; /* of the first port; 0: ports are kept */
+    struct ip target;              /* IP_NONE: nowhere */
+    uint16_t target_port;          /* of the first port; 0: ports are kept */
+    const struct flow_end *others; /* by ip and port */
+    size_t n_others;
 };
+int flow_end_cmp(const void *x, const void *y);
 
 struct report {
     struct arena mem; /* texts of the refusals */

@@ -67,7 +67,7 @@ void nft_free(struct nft *n)
     forget(n);
     free(n->known);
     vec_done(&n->classes);
-    vec_done(&n->udp);
+    nft_flows_done(&n->udp);
     nl_buf_done(&n->buf);
     free(n);
 }
@@ -201,6 +201,7 @@ static void applied(struct pass *p)
     const struct nft_difference *d = &p->diff;
     /* A predecessor may have ended between its batch and conntrack: at first all is told. */
     nft_udp_collect(&d->dels, n->told ? &d->adds : &p->want, &n->udp);
+    nft_udp_collect_services(d, &p->want, &n->udp);
     n->told = true;
     p->report->adds += d->adds.n - d->changes + replaces(p);
     p->report->deletes += d->dels.n - d->changes;
@@ -271,6 +272,7 @@ static int learn(struct pass *p, const struct nl_error *errors, size_t n_errors,
     if (!n_errors) {
         /* Without an answer the kernel may have done it all the same. */
         nft_udp_collect(&p->diff.dels, &p->diff.adds, &n->udp);
+        nft_udp_collect_services(&p->diff, &p->want, &n->udp);
         n->told = false;
     }
     switch (worst) {
@@ -385,7 +387,7 @@ int nft_sync(struct nft *n, struct nft_group *const *groups, size_t n_groups, bo
 {
     struct pass p;
     pass_init(&p, n, groups, n_groups, report);
-    vec_done(&n->udp);
+    nft_flows_done(&n->udp);
     if (audit)
         forget(n);
     int r = AGAIN;

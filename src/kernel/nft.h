@@ -25,8 +25,8 @@ void nft_free(struct nft *n);
 int nft_sync(struct nft *n, struct nft_group *const *groups, size_t n_groups, bool audit,
              struct report *report, struct err *err);
 /* The UDP flow keys the last sync added, changed or deleted, with where they lead now: for
- * conntrack. The first sync, and one whose answer was lost, tell every wanted flow: what a
- * predecessor left undone is unknown. Valid until the next sync. */
+ * conntrack. The first sync, and one whose answer was lost, tell every wanted flow of a mapping:
+ * what a predecessor left undone is unknown. Valid until the next sync. */
 size_t nft_udp_changes(const struct nft *n, const struct flow_target **ret);
 
 /* True when the kernel's ruleset generation moved since our last own commit: somebody

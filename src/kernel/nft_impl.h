@@ -115,6 +115,12 @@ int nft_genid(struct nl_port *port, uint32_t *ret, struct err *err);
 struct nft_flows {
     struct flow_target *v; /* by dialled address, port and end */
     size_t n, cap;
+    struct arena mem; /* their others */
 };
-/* Adds the UDP flows among the ops, with where they lead after them; each flow once. */
+/* Adds the UDP flows of mappings among the ops, with where they lead after them; each flow once. */
 void nft_udp_collect(const struct nft_ops *dels, const struct nft_ops *adds, struct nft_flows *ret);
+/* Adds those of services that are in the difference. `want` has all elements of a flow that has
+ * one there. */
+void nft_udp_collect_services(const struct nft_difference *d, const struct nft_ops *want,
+                              struct nft_flows *ret);
+void nft_flows_done(struct nft_flows *f);

@@ -56,10 +56,102 @@ static void push(struct nft_flows *ret, const struct nft_ops *ops, bool added)
             vec_push(ret, f);
 }
 
+static void make_unique(struct nft_flows *ret);
+
 void nft_udp_collect(const struct nft_ops *dels, const struct nft_ops *adds, struct nft_flows *ret)
 {
     push(ret, dels, false);
     push(ret, adds, true);
+    make_unique(ret);
+}
+
+void nft_flows_done(struct nft_flows *f)
+{
+    vec_done(f);
+    arena_done(&f->mem);
+    memset(f, 0, sizeof(*f));
+}
+
+/* ---- services ---- */
+
+/* The flow of an element of NFT_SERVICE4 or NFT_ENDPOINT4. */
+static bool parse_service(const struct nft_elem *e, struct flow_target *ret)
+{
+    static const bool of_services[NFT_SET_COUNT] = {
+        [NFT_SERVICE4] = true,
+        [NFT_SERVICE6] = true,
+        [NFT_ENDPOINT4] = true,
+        [NFT_ENDPOINT6] = true,
+    };
+    uint8_t family = nft_set_defs[e->set].key[0] == NFT_FIELD_IP6 ? IP_V6 : IP_V4;
+    size_t n = ip_len(family);
+    if (!of_services[e->set] || !e->klen || e->b[n] != L4_UDP)
+        return false;
+    *ret = (struct flow_target){ .dialled.family = family };
+    memcpy(ret->dialled.bytes, e->b, n);
+    ret->port = ret->end = port_at(e->b + n + nft_field_size(NFT_FIELD_PROTO));
+    return true;
+}
+
+static void push_services(struct nft_flows *flows, const struct nft_ops *ops)
+{
+    struct flow_target f;
+    for (size_t i = 0; i < ops->n; i++)
+        if (parse_service(ops->v[i].elem, &f))
+            vec_push(flows, f);
+}
+
+static struct flow_end end_of(const struct nft_elem *e, uint8_t family)
+{
+    struct flow_end end = { .ip.family = family };
+    const uint8_t *data = e->b + e->klen;
+    memcpy(end.ip.bytes, data, ip_len(family));
+    end.port = port_at(data + ip_len(family));
+    return end;
+}
+
+/* The endpoints of a flow stand together in `want`: the n elements from here on. */
+static void set_ends(struct flow_target *f, const struct nft_op *ops, size_t n, struct arena *mem)
+{
+    struct flow_end *ends = arena_new_array(mem, n, struct flow_end);
+    for (size_t i = 0; i < n; i++)
+        ends[i] = end_of(ops[i].elem, f->dialled.family);
+    qsort(ends, n, sizeof(*ends), flow_end_cmp);
+    f->target = ends[0].ip;
+    f->target_port = ends[0].port;
+    f->others = ends;
+    f->n_others = n;
+}
+
+void nft_udp_collect_services(const struct nft_difference *d, const struct nft_ops *want,
+                              struct nft_flows *ret)
+{
+    struct nft_flows changed = { 0 };
+    struct flow_target f, next;
+    push_services(&changed, &d->dels);
+    push_services(&changed, &d->adds);
+    push_services(&changed, &d->late);
+    make_unique(&changed);
+    for (size_t i = 0, n; changed.n && i < want->n; i += n) {
+        n = 1;
+        if ((want->v[i].elem->set != NFT_ENDPOINT4 && want->v[i].elem->set != NFT_ENDPOINT6) ||
+            !parse_service(want->v[i].elem, &f))
+            continue;
+        while (i + n < want->n && want->v[i + n].elem->set == want->v[i].elem->set &&
+               parse_service(want->v[i + n].elem, &next) && !by_flow(&f, &next))
+            n++;
+        struct flow_target *known = bsearch(&f, changed.v, changed.n, sizeof(f), by_flow);
+        if (known)
+            set_ends(known, want->v + i, n, &ret->mem);
+    }
+    for (size_t i = 0; i < changed.n; i++)
+        vec_push(ret, changed.v[i]);
+    make_unique(ret);
+    vec_done(&changed);
+}
+
+static void make_unique(struct nft_flows *ret)
+{
     if (ret->n > 1)
         qsort(ret->v, ret->n, sizeof(ret->v[0]), by_flow);
     size_t unique = 0;

@@ -51,6 +51,40 @@ static void put_ranges(struct rng *r, struct nft_group_builder **b)
     }
 }
 
+/* Services of all classes, and pod ranges that touch each other. */
+static void put_services(struct rng *r, struct nft_group_builder **b)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        struct nft_group_builder *owner = b[rng_below(r, OWNERS)];
+        struct ip vip = ip_of(i & 1 ? "10.96.0.1" : "fd00:96::1"),
+                  pod = ip_of(i & 1 ? "10.244.0.1" : "fd00:1::1");
+        uint16_t number = (uint16_t)(80 + i);
+        struct nft_class c = {
+            .family = vip.family,
+            .kind = (uint8_t)rng_below(r, NFT_CLASS_REMEMBER),
+            .masquerade = (uint8_t)rng_below(r, 3),
+            .ranged = rng_one_in(r, 3),
+            .n = (uint16_t)rng_below(r, 4),
+            .n_all = rng_one_in(r, 3) ? (uint16_t)(1 + rng_below(r, 2)) : 0,
+            .timeout = rng_one_in(r, 3) ? 10 * (1 + rng_below(r, 2)) : 0,
+        };
+        if (rng_one_in(r, 4))
+            continue;
+        nft_put_service(owner, &vip, L4_UDP, number, &c);
+        for (uint16_t j = 0; j < c.n; j++) {
+            pod.bytes[3] = (uint8_t)rng_below(r, 3);
+            nft_put_endpoint(owner, &vip, L4_UDP, number, j, &pod, 53);
+        }
+        if (c.timeout)
+            nft_put_affinity_timeout(owner, number, c.timeout);
+    }
+    for (uint8_t i = 0; i < 8; i++) {
+        struct ip_prefix p = { ip_v4(10, i, 0, 0), 16 };
+        if (rng_one_in(r, 2))
+            nft_put_prefix(b[0], NFT_PODRANGE4, &p);
+    }
+}
+
 static void drop_groups(struct world *w)
 {
     while (w->n)
@@ -68,6 +102,7 @@ static void next_groups(struct rng *r, struct world *w)
         b[i] = nft_group_begin(owners[i]);
     put_ports(r, b);
     put_ranges(r, b);
+    put_services(r, b);
     for (int i = 0; i < OWNERS; i++) {
         struct nft_group *g = nft_group_end(b[i]);
         if (!g->n && rng_one_in(r, 2)) {
@@ -94,6 +129,9 @@ static void interfere(struct rng *r)
         "nft add element inet portolan refuse4 '{ 203.0.113.9 . tcp . 81 }'",
         "nft add element inet portolan openrange4 '{ 203.0.113.1-203.0.113.8 . udp . 1-60000 }'",
         "nft flush chain inet portolan reply",
+        "nft flush map inet portolan service4",
+        "nft flush set inet portolan podrange4",
+        "nft add chain inet portolan pick4-9-all3",
         "nft flush ruleset",
         "nft add table inet other",
     };
@@ -114,7 +152,7 @@ static void the_kernel_holds_what_is_wanted_after_any_history(void **state)
             interfere(&r);
         apply(&w, rng_one_in(&r, 5));
         struct buf out = { 0 };
-        struct nft *other = nft_new(port, plan_ruleset(&plan_options_default));
+        struct nft *other = nft_new(port, plan_ruleset(&world_options));
         if (report.refusals.n || nft_diff(other, w.groups, w.n, &out, &err) || out.n)
             fail_msg("step %d, SEED=%llu: %s\n%s", step, (unsigned long long)seed,
                      report.refusals.n ? report.refusals.v[0].object : err.text, buf_str(&out));

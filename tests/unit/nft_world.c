@@ -3,12 +3,16 @@
 #include "test.h"
 
 #include <linux/netlink.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "fake_port.h"
 #include "netns.h"
 
+const struct plan_options world_options = { .portmap = true,
+                                            .serviceproxy = true,
+                                            .masquerade_bit = MASQUERADE_BIT };
 struct nl_port *port;
 struct report report;
 struct err err;
@@ -73,6 +77,80 @@ struct nft_group *mapping(const char *owner, enum l4proto proto, uint16_t first,
     return nft_group_end(b);
 }
 
+struct words {
+    const char *w[8]; /* "" where there are no more */
+};
+
+static uint32_t number(const char *word)
+{
+    return (uint32_t)strtoul(word, NULL, 0);
+}
+
+static void put_flow_line(struct nft_group_builder *b, const struct words *x)
+{
+    struct ip addr = ip_of(x->w[1]), ip = { 0 };
+    enum l4proto proto = !strcmp(x->w[2], "udp") ? L4_UDP : L4_TCP;
+    uint16_t port_number = (uint16_t)number(x->w[3]);
+    struct ip_prefix prefix;
+    struct nft_class class;
+    if (!strcmp(x->w[0], "service")) {
+        if (!nft_class_parse(x->w[4], &class))
+            fail_msg("no class: %s", x->w[4]);
+        nft_put_service(b, &addr, proto, port_number, &class);
+    } else if (!strcmp(x->w[0], "endpoint")) {
+        ip = ip_of(x->w[5]);
+        nft_put_endpoint(b, &addr, proto, port_number, (uint16_t)number(x->w[4]), &ip,
+                         (uint16_t)number(x->w[6]));
+    } else if (!strcmp(x->w[0], "stay")) {
+        ip = ip_of(x->w[4]);
+        nft_put_affinity_endpoint(b, NFT_AFFINITYENDPOINT4, &addr, proto, port_number, &ip,
+                                  (uint16_t)number(x->w[5]));
+    } else if (!strcmp(x->w[0], "affinity")) {
+        nft_put_affinity(b, &addr, proto, port_number, number(x->w[4]));
+    } else if (!strcmp(x->w[0], "sourcerange")) {
+        assert_true(ip_prefix_parse(x->w[4], &prefix));
+        nft_put_source_range(b, &addr, proto, port_number, &prefix);
+    } else {
+        fail_msg("no element: %s", x->w[0]);
+    }
+}
+
+static void put_line(struct nft_group_builder *b, const struct words *x)
+{
+    struct ip addr;
+    struct ip_prefix prefix;
+    if (!strcmp(x->w[0], "timeout")) {
+        nft_put_affinity_timeout(b, number(x->w[1]), number(x->w[2]));
+    } else if (ip_prefix_parse(x->w[1], &prefix)) {
+        nft_put_prefix(b, strcmp(x->w[0], "podrange") ? NFT_SERVICERANGE4 : NFT_PODRANGE4, &prefix);
+    } else if (!strcmp(x->w[0], "clusterip")) {
+        addr = ip_of(x->w[1]);
+        nft_put_address(b, NFT_CLUSTERIP4, &addr);
+    } else if (!strcmp(x->w[0], "hairpin")) {
+        addr = ip_of(x->w[1]);
+        nft_put_pair(b, NFT_HAIRPIN4, &addr);
+    } else {
+        put_flow_line(b, x);
+    }
+}
+
+struct nft_group *elements(const char *owner, const char *text)
+{
+    struct nft_group_builder *b = nft_group_begin(owner);
+    char *copy = xstrdup(text), *rest = NULL;
+    for (char *line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        struct words x;
+        char *more = NULL, *word = strtok_r(line, " ", &more);
+        for (size_t i = 0; i < 8; i++) {
+            x.w[i] = word ? word : "";
+            word = word ? strtok_r(NULL, " ", &more) : NULL;
+        }
+        put_line(b, &x);
+    }
+    free(copy);
+    return nft_group_end(b);
+}
+
 static struct nft_group *node_group(void)
 {
     struct ip four = ip_of("203.0.113.9"), six = ip_of("2001:db8:113::9"),
@@ -96,7 +174,7 @@ void world_init(struct world *w)
     w->groups[1] = mapping("portmap/a/tcp", L4_TCP, 80, 80, "10.244.1.7");
     w->groups[2] = mapping("portmap/b/udp", L4_UDP, 27015, 27115, "10.244.1.8");
     w->groups[3] = mapping("portmap/c/none", L4_UDP, 3000, 3000, NULL);
-    w->nft = nft_new(port, plan_ruleset(&plan_options_default));
+    w->nft = nft_new(port, plan_ruleset(&world_options));
     report_reset(&report);
     assert_int_equal(nft_sync(w->nft, w->groups, w->n, false, &report, &err), 0);
     assert_int_equal(report.refusals.n, 0);
@@ -127,7 +205,7 @@ void apply(struct world *w, bool audit)
 void assert_in_kernel(struct nft_group *const *groups, size_t n)
 {
     struct buf out = { 0 };
-    struct nft *other = nft_new(port, plan_ruleset(&plan_options_default));
+    struct nft *other = nft_new(port, plan_ruleset(&world_options));
     if (nft_diff(other, groups, n, &out, &err))
         fail_msg("nft_diff: %s", err.text);
     assert_string_equal(buf_str(&out), "");

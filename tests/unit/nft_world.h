@@ -15,6 +15,9 @@ void renew_port(void);
 int world_setup(void **state);
 int world_teardown(void **state);
 
+/* Both features. */
+extern const struct plan_options world_options;
+
 struct world {
     struct nft_group *groups[8]; /* by owner */
     size_t n;
@@ -32,6 +35,12 @@ void apply(struct world *w, bool audit);
 struct nft_group *mapping(const char *owner, enum l4proto proto, uint16_t first, uint16_t end,
                           const char *pod);
 struct ip ip_of(const char *text);
+
+/* Elements as text, one to a line, each put into the group:
+ *   service ADDR PROTO PORT CLASS | endpoint ADDR PROTO PORT INDEX IP PORT | stay ADDR PROTO PORT IP PORT
+ *   affinity ADDR PROTO PORT ID | timeout ID SECONDS | sourcerange ADDR PROTO PORT CIDR
+ *   clusterip ADDR | hairpin ADDR | podrange CIDR | servicerange CIDR */
+struct nft_group *elements(const char *owner, const char *text);
 
 /* The table as nft lists it, without counters. */
 const char *listing(void);

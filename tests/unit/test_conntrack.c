@@ -127,6 +127,48 @@ static void what_leads_elsewhere_goes(void **state)
     nl_close(p);
 }
 
+static void an_entry_that_leads_to_any_endpoint_of_a_service_stays(void **state)
+{
+    (void)state;
+    struct flow_end four[] = { { .port = 53 }, { .port = 53 }, { .port = 5353 } }, six[2] = { 0 };
+    assert_true(ip_parse("10.0.0.1", &four[0].ip) && ip_parse("10.0.0.2", &four[1].ip) &&
+                ip_parse("10.0.0.2", &four[2].ip) && ip_parse("fd00::1", &six[0].ip) &&
+                ip_parse("fd00::2", &six[1].ip));
+    six[0].port = six[1].port = 53;
+    struct flow_target keys[] = { key("192.0.2.1", 53, 53, "10.0.0.1", 53),
+                                  key("2001:db8::1", 53, 53, "fd00::1", 53),
+                                  key("192.0.2.3", 53, 53, NULL, 0) };
+    keys[0].others = four;
+    keys[0].n_others = 3;
+    keys[1].others = six;
+    keys[1].n_others = 2;
+    for (size_t at_once = 1; at_once <= 3; at_once += 2) {
+        struct nl_port *p = port_in_new_world();
+        insert("udp", "192.0.2.1", 53, "10.0.0.1", 53);
+        insert("udp", "192.0.2.1", 53, "10.0.0.2", 53);
+        insert("udp", "192.0.2.1", 53, "10.0.0.2", 5353);
+        insert("udp", "192.0.2.1", 53, "10.0.0.1", 5353); /* no endpoint: the port */
+        insert("udp", "192.0.2.1", 53, "10.0.0.3", 53);   /* the address */
+        insert("udp", "192.0.2.1", 53, "192.0.2.1", 53);  /* before there was one */
+        insert("udp", "192.0.2.1", 54, "10.0.0.9", 53);   /* another service */
+        insert("tcp", "192.0.2.1", 53, "10.0.0.9", 53);   /* never cut */
+        insert("udp", "192.0.2.3", 53, "10.0.0.1", 53);   /* of a service that is gone */
+        insert("udp", "2001:db8::1", 53, "fd00::2", 53);
+        insert("udp", "2001:db8::1", 53, "fd00::3", 53);
+        int gone = 0;
+        for (size_t i = 0; i < 3; i += at_once)
+            gone += flush(p, &keys[i], at_once);
+        assert_int_equal(gone, 5);
+        assert_string_equal(left(), "tcp 192.0.2.1 53 10.0.0.9 53\n"
+                                    "udp 192.0.2.1 53 10.0.0.1 53\n"
+                                    "udp 192.0.2.1 53 10.0.0.2 53\n"
+                                    "udp 192.0.2.1 53 10.0.0.2 5353\n"
+                                    "udp 192.0.2.1 54 10.0.0.9 53\n"
+                                    "udp 2001:db8::1 53 fd00::2 53\n");
+        nl_close(p);
+    }
+}
+
 static void no_keys_ask_nothing(void **state)
 {
     (void)state;
@@ -164,8 +206,9 @@ static void an_entry_that_ended_by_itself_is_no_error(void **state)
     assert_int_equal(conntrack_flush_udp(p, &k, 1, &err), -EPERM);
     fake_refuse_type(p, CT_TYPE(IPCTNL_MSG_CT_GET), 0, 1, EPERM, "");
     assert_int_equal(conntrack_flush_udp(p, &k, 1, &err), -EPERM);
-    assert_string_equal(err.text, "cannot delete UDP flows that lead to where a mapping no longer "
-                                  "points: Operation not permitted");
+    assert_string_equal(err.text,
+                        "cannot delete UDP flows that lead to where nothing is served any "
+                        "more: Operation not permitted");
     nl_close(p);
 }
 
@@ -278,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_leads_elsewhere_goes),
+        cmocka_unit_test(an_entry_that_leads_to_any_endpoint_of_a_service_stays),
         cmocka_unit_test(no_keys_ask_nothing),
         cmocka_unit_test(a_disturbed_dump_deletes_each_once),
         cmocka_unit_test(an_entry_that_ended_by_itself_is_no_error),

@@ -22,7 +22,7 @@ static void a_full_set_refuses_one_group_and_no_other(void **state)
     struct nft_set_def sets[NFT_SET_COUNT];
     memcpy(sets, nft_set_defs, sizeof(sets));
     sets[NFT_TARGET4].size = 2;
-    struct nft_table small = *plan_ruleset(&plan_options_default);
+    struct nft_table small = *plan_ruleset(&world_options);
     small.sets = sets;
     run("nft flush ruleset");
     struct world w = { .n = 4, .nft = nft_new(port, &small) };
@@ -184,7 +184,7 @@ static void faults_of_the_socket_are_survived(void **state)
             renew_port(); /* a fault not met yet would meet the witness */
             nft_free(w.nft);
             assert_in_kernel(w.groups, w.n);
-            w.nft = nft_new(port, plan_ruleset(&plan_options_default));
+            w.nft = nft_new(port, plan_ruleset(&world_options));
             apply(&w, false);
             assert_int_equal(report.bytes, 0);
         }

@@ -20,8 +20,8 @@
 static void load_text(struct nft_group *const *groups, size_t n)
 {
     struct buf b = { 0 };
-    nft_text_table(&b, plan_ruleset(&plan_options_default));
-    nft_text_elements(&b, plan_ruleset(&plan_options_default), groups, n);
+    nft_text_table(&b, plan_ruleset(&world_options));
+    nft_text_elements(&b, plan_ruleset(&world_options), groups, n);
     FILE *f = popen("nft -f /dev/stdin", "w");
     assert_non_null(f);
     assert_int_equal(fwrite(b.p, 1, b.n, f), b.n);
@@ -51,7 +51,7 @@ static void a_successor_finds_nothing_to_do(void **state)
     (void)state;
     struct world w;
     world_init(&w);
-    struct nft *successor = nft_new(port, plan_ruleset(&plan_options_default));
+    struct nft *successor = nft_new(port, plan_ruleset(&world_options));
     fake_forget_sent(port);
     assert_int_equal(nft_sync(successor, w.groups, w.n, false, &report, &err), 0);
     assert_int_equal(report.bytes, 0);
