@@ -164,7 +164,7 @@ static bool endpoint_eq(const struct endpoint *a, const struct endpoint *b)
            a->serving == b->serving && a->terminating == b->terminating &&
            str_eq(a->node_name, b->node_name) && str_eq(a->target_kind, b->target_kind) &&
            str_eq(a->target_ns, b->target_ns) && str_eq(a->target_name, b->target_name) &&
-           str_eq(a->zone, b->zone) && hints_eq(a->hints, b->hints);
+           hints_eq(a->hints, b->hints);
 }
 DEFINE_ARRAY_EQ(endpoint_eq, struct endpoint)
 

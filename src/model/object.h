@@ -146,7 +146,6 @@ struct endpoint {
     bool ready, serving, terminating; /* absent: true, ready, false */
     const char *node_name;
     const char *target_kind, *target_ns, *target_name; /* targetRef */
-    const char *zone;
     struct endpoint_hints *hints; /* NULL: none */
 };
 struct endpoint_slice {

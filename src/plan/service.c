@@ -2,8 +2,7 @@
  * Which address is whose: claims.c; which endpoints: endpoints.c. */
 #include "plan/services.h"
 
-/* NFT_INDEX_ALL is where the other indexes begin. */
-#define ENDPOINTS_MAX (NFT_INDEX_ALL - 1)
+#define ENDPOINTS_MAX NFT_INDEX_ALL /* where the other indexes begin */
 
 struct programming {
     struct planner *p;

@@ -32,11 +32,21 @@ static int by_owner(const void *x, const void *y)
                   (*(struct service_memo *const *)y)->owner);
 }
 
+static size_t owner_size(const char *ns, const char *name)
+{
+    return sizeof("service//") + strlen(ns) + strlen(name);
+}
+
+static void put_owner(char *s, size_t n, const char *ns, const char *name)
+{
+    snprintf(s, n, "service/%s/%s", ns, name);
+}
+
 static char *owner_of(const char *ns, const char *name)
 {
-    size_t n = sizeof("service//") + strlen(ns) + strlen(name);
+    size_t n = owner_size(ns, name);
     char *s = xmalloc(n);
-    snprintf(s, n, "service/%s/%s", ns, name);
+    put_owner(s, n, ns, name);
     return s;
 }
 
@@ -202,10 +212,12 @@ static bool is_ours(const struct service *s)
 
 static struct service_memo *memo_new(const char *ns, const char *name)
 {
-    struct service_memo *m = xcalloc(1, sizeof(*m));
-    m->owner = owner_of(ns, name);
-    m->ns = xstrdup(ns);
-    m->name = m->owner + strlen("service/") + strlen(ns) + 1;
+    size_t owner = owner_size(ns, name), n = strlen(ns) + 1;
+    struct service_memo *m = xcalloc(1, sizeof(*m) + owner + n);
+    put_owner(m->text, owner, ns, name);
+    m->owner = m->text;
+    m->name = m->text + sizeof("service/") - 1 + n;
+    m->ns = memcpy(m->text + owner, ns, n);
     return m;
 }
 
@@ -446,8 +458,6 @@ static void memo_free(struct service_memo *m)
     nft_group_unref(m->group);
     free(m->claims);
     free(m->hairpins);
-    free(m->ns);
-    free(m->owner);
     free(m);
 }
 

@@ -65,9 +65,8 @@ struct service_problems { /* kept from pass to pass */
 };
 
 struct service_memo {
-    char *owner; /* "service/NS/NAME" */
-    char *ns;
-    const char *name; /* in owner */
+    const char *owner; /* "service/NS/NAME" */
+    const char *ns, *name;
     const struct service *obj;
     int64_t creation;     /* of the object whose claims are in the index */
     struct claim *claims; /* CLAIM_FLOW by port and role, then the rest */
@@ -80,6 +79,7 @@ struct service_memo {
     uint16_t health_port; /* listed in services.health; 0: not */
     uint32_t local_endpoints;
     bool due, gone, renew_ids;
+    char text[];
 };
 struct service_memo_vec {
     struct service_memo **v;

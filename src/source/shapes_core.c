@@ -343,7 +343,6 @@ static const struct field endpoint_fields[] = {
     { "hints", FIELD_POINTER, AT(struct endpoint, hints), .shape = &hints_shape },
     { "nodeName", FIELD_STRING, AT(struct endpoint, node_name) },
     { "targetRef", FIELD_OBJECT, .shape = &target_shape },
-    { "zone", FIELD_STRING, AT(struct endpoint, zone) },
     END,
 };
 static const struct shape endpoint_shape = { .fields = endpoint_fields,

@@ -90,8 +90,7 @@ static void put_slice(struct store *s, unsigned i, unsigned pod)
                              .node_name = i % 4 < 2 ? "edge" : arena_printf(a, "w-%u", i % WORKERS),
                              .target_kind = "Pod",
                              .target_ns = e->o.meta.ns,
-                             .target_name = "pod",
-                             .zone = "" };
+                             .target_name = "pod" };
     ep->addresses = (struct string_list){ arena_new(a, const char *), 1 };
     ep->addresses.v[0] = arena_printf(a, "10.%u.%u.%u", pod, i >> 8, i & 255);
     store_upsert(s, &e->o);

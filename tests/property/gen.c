@@ -92,12 +92,12 @@ static void gen_slice(struct rng *r, enum gen_manner manner, struct endpoint_sli
         if (manner == GEN_WILD && rng_one_in(r, 8))
             text = "not an address";
         struct endpoint *e = &s->endpoints[i];
-        *e = (struct endpoint){ .ready = !rng_one_in(r, 5),
-                                .node_name = gen_nodes[rng_one_in(r, 12) ? pod % 2 : 2 + pod],
-                                .target_kind = "Pod",
-                                .target_ns = s->o.meta.ns,
-                                .target_name = rng_one_in(r, 9) ? "" : arena_printf(a, "p%u", pod),
-                                .zone = "" };
+        *e =
+            (struct endpoint){ .ready = !rng_one_in(r, 5),
+                               .node_name = gen_nodes[rng_one_in(r, 12) ? pod % 2 : 2 + pod],
+                               .target_kind = "Pod",
+                               .target_ns = s->o.meta.ns,
+                               .target_name = rng_one_in(r, 9) ? "" : arena_printf(a, "p%u", pod) };
         gen_endpoint(r, a, e);
         if (s->family == IP_V4 && rng_one_in(r, 4)) { /* in its node's own network */
             e->node_name = gen_nodes[pod];

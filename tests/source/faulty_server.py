@@ -28,6 +28,7 @@ GROUP = "kuport.wlz.li/v1alpha1"
 KINDS = {  # plural: (apiVersion, kind)
     "nodes": ("v1", "Node"), "namespaces": ("v1", "Namespace"), "services": ("v1", "Service"),
     "endpointslices": ("discovery.k8s.io/v1", "EndpointSlice"),
+    "servicecidrs": ("networking.k8s.io/v1", "ServiceCIDR"),
     "portmaps": (GROUP, "PortMap"), "portmapclasses": (GROUP, "PortMapClass"),
     "events": ("events.k8s.io/v1", "Event"),
 }
@@ -146,7 +147,8 @@ class Request(BaseHTTPRequestHandler):
                 self.headers.get("Authorization", "") not in {f"Bearer {t}" for t in api.tokens}:
             return self.json(401, status(401, "Unauthorized", "Unauthorized"))
         if not match or self.plural not in KINDS or \
-                (self.plural in CUSTOM and not api.installed):
+                (self.plural in CUSTOM and not api.installed) or \
+                (self.plural == "servicecidrs" and not api.modern):
             return self.json(404, status(404, "NotFound", "the server could not find the "
                                          "requested resource"))
         if self.verb == "LIST":
@@ -217,6 +219,7 @@ class Server:
         self.faults, self.requests = [], []
         self.tokens = None       # accepted ones; None: any or none
         self.installed = True    # the CRDs
+        self.modern = True       # has what Kubernetes has since 1.33
         self.streams = False     # WatchList
         self.watch_seconds = 1e9
         self.closing = False

@@ -251,8 +251,8 @@ class World:
             port = listeners[0].getsockname()[1]
         return listeners
 
-    def agent(self, node="edge-a"):
-        agent = Agent(self.namespaces[node], self.folder, self.config, node)
+    def agent(self, node="edge-a", *words):
+        agent = Agent(self.namespaces[node], self.folder, self.config, node, *words)
         self.agents.append(agent)
         return agent
 
