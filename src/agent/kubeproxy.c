@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "kernel/ipset.h"
+#include "kernel/iptables.h"
 #include "kernel/ipvs.h"
 #include "kernel/nft_kubeproxy.h"
 
@@ -117,6 +118,8 @@ int kubeproxy_cleanup(bool dry_run, struct buf *out, struct err *err)
         r = nl_open(NETLINK_GENERIC, NULL, &generic, err);
     if (!r) /* the rules first: they use the sets */
         r = nft_kubeproxy_cleanup(netfilter, dry_run, out, err);
+    if (!r)
+        r = iptables_kubeproxy_cleanup(dry_run, out, err);
     if (!r)
         r = ipset_kubeproxy_cleanup(netfilter, dry_run, out, err);
     if (!r)

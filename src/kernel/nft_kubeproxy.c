@@ -7,36 +7,23 @@
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/map.h"
-#include "base/vec.h"
+#include "kernel/kubeproxy.h"
 #include "kernel/nft_impl.h"
 
 /* A stranger who changes the ruleset between our reading and our writing this often in a row. */
 #define TRIES 8
 
-struct chain {
-    char *name;
-    bool base, leftover;
-    const char *user; /* a chain of somebody else's that jumps here: this one stays */
-};
-
-/* A rule that jumps to a leftover; indexes of chains. */
-struct jump {
-    size_t from, to;
-    uint64_t handle;
-};
-
 /* One table, as it is. */
 struct reading {
     uint8_t family;
     const char *table;
-    struct arena mem;
-    VEC(struct chain) chains;
-    VEC(struct jump) jumps;
+    struct kubeproxy_table t;
     struct map index; /* name -> index + 1 */
-    size_t n_leftovers;
+    bool any;         /* of kube-proxy's */
 };
 
 static void *must(void *p)
@@ -44,36 +31,6 @@ static void *must(void *p)
     if (!p)
         abort();
     return p;
-}
-
-/* kube-proxy's own: pkg/proxy/iptables and pkg/proxy/ipvs of Kubernetes 1.20 to 1.35. */
-static bool is_kube_proxys(const char *table, const char *chain)
-{
-    static const char *const names[] = {
-        "KUBE-SERVICES",
-        "KUBE-EXTERNAL-SERVICES",
-        "KUBE-NODEPORTS",
-        "KUBE-NODE-PORT",
-        "KUBE-POSTROUTING",
-        "KUBE-MARK-MASQ",
-        "KUBE-FORWARD",
-        "KUBE-LOAD-BALANCER",
-        "KUBE-PROXY-FIREWALL",
-        "KUBE-PROXY-CANARY",
-        "KUBE-SOURCE-RANGES-FIREWALL",
-        "KUBE-IPVS-FILTER",
-        "KUBE-IPVS-OUT-FILTER",
-    };
-    static const char *const prefixes[] = {
-        "KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-SEP-", "KUBE-FW-", "KUBE-XLB-",
-    };
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (!strcmp(chain, names[i]))
-            return true;
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-        if (!strncmp(chain, prefixes[i], strlen(prefixes[i])))
-            return true;
-    return !strcmp(table, "nat") && !strcmp(chain, "KUBE-FIREWALL");
 }
 
 static struct nlmsghdr *msg_of(struct nl_buf *b, struct nl_port *port, uint8_t family,
@@ -89,15 +46,15 @@ static struct nlmsghdr *msg_of(struct nl_buf *b, struct nl_port *port, uint8_t f
 static void reset(void *user)
 {
     struct reading *r = user;
-    arena_reset(&r->mem);
+    kubeproxy_table_reset(&r->t);
     map_done(&r->index);
     r->index.keys_stay = true;
-    r->chains.n = r->jumps.n = r->n_leftovers = 0;
+    r->any = false;
 }
 
 static void reset_jumps(void *user)
 {
-    ((struct reading *)user)->jumps.n = 0;
+    ((struct reading *)user)->t.jumps.n = 0;
 }
 
 static int read_chain(const struct nlmsghdr *m, void *user)
@@ -108,12 +65,12 @@ static int read_chain(const struct nlmsghdr *m, void *user)
     const char *table = ret ? NULL : nftnl_chain_get_str(x, NFTNL_CHAIN_TABLE);
     const char *name = ret ? NULL : nftnl_chain_get_str(x, NFTNL_CHAIN_NAME);
     if (table && name && !strcmp(table, r->table)) {
-        struct chain c = { .name = arena_strdup(&r->mem, name),
-                           .base = nftnl_chain_is_set(x, NFTNL_CHAIN_HOOKNUM),
-                           .leftover = is_kube_proxys(table, name) };
-        r->n_leftovers += c.leftover;
-        vec_push(&r->chains, c);
-        map_put(&r->index, c.name, strlen(c.name), (void *)r->chains.n);
+        struct kubeproxy_chain c = { .name = arena_strdup(&r->t.mem, name),
+                                     .base = nftnl_chain_is_set(x, NFTNL_CHAIN_HOOKNUM),
+                                     .leftover = kubeproxy_is_chain(table, name) };
+        r->any |= c.leftover;
+        vec_push(&r->t.chains, c);
+        map_put(&r->index, c.name, strlen(c.name), (void *)r->t.chains.n);
     }
     nftnl_chain_free(x);
     return ret;
@@ -133,7 +90,7 @@ static size_t target_of(const struct reading *r, struct nftnl_rule *rule)
         to = name ? (size_t)map_get(&r->index, name, strlen(name)) : 0;
     }
     nftnl_expr_iter_destroy(it);
-    return to && r->chains.v[to - 1].leftover ? to : 0;
+    return to && r->t.chains.v[to - 1].leftover ? to : 0;
 }
 
 static int read_rule(const struct nlmsghdr *m, void *user)
@@ -145,9 +102,8 @@ static int read_rule(const struct nlmsghdr *m, void *user)
     size_t from = chain ? (size_t)map_get(&r->index, chain, strlen(chain)) : 0;
     size_t to = from ? target_of(r, x) : 0;
     if (to)
-        vec_push(&r->jumps, (struct jump){ .from = from - 1,
-                                           .to = to - 1,
-                                           .handle = nftnl_rule_get_u64(x, NFTNL_RULE_HANDLE) });
+        vec_push(&r->t.jumps, (struct kubeproxy_jump){ from - 1, to - 1,
+                                                       nftnl_rule_get_u64(x, NFTNL_RULE_HANDLE) });
     nftnl_rule_free(x);
     return ret;
 }
@@ -166,49 +122,11 @@ static int dump(struct reading *r, struct nl_port *port, uint16_t type, uint16_t
     return ret;
 }
 
-/* A chain that somebody else's chain jumps to stays, and so do those it jumps to itself. */
-static void find_users(struct reading *r)
-{
-    bool news = true;
-    while (news) {
-        news = false;
-        for (size_t i = 0; i < r->jumps.n; i++) {
-            const struct chain *from = &r->chains.v[r->jumps.v[i].from];
-            struct chain *to = &r->chains.v[r->jumps.v[i].to];
-            bool goes = from->base || (from->leftover && !from->user);
-            if (goes || to->user)
-                continue;
-            to->user = from->name;
-            news = true;
-        }
-    }
-}
-
 /* ---- removing ---- */
 
 static const char *family_name(uint8_t family)
 {
     return family == NFPROTO_IPV4 ? "ip" : "ip6";
-}
-
-/* True when anything goes. */
-static bool list(const struct reading *r, struct buf *out)
-{
-    size_t n_jumps = 0, n_chains = 0;
-    for (size_t i = 0; i < r->jumps.n; i++)
-        n_jumps += r->chains.v[r->jumps.v[i].from].base;
-    for (size_t i = 0; i < r->chains.n; i++) {
-        const struct chain *c = &r->chains.v[i];
-        n_chains += c->leftover && !c->user;
-        if (c->user)
-            buf_printf(out, "! table %s %s: chain %s stays, because chain %s uses it\n",
-                       family_name(r->family), r->table, c->name, c->user);
-    }
-    if (!n_jumps && !n_chains)
-        return false;
-    buf_printf(out, "- table %s %s: %zu chains of kube-proxy, and %zu jumps to them\n",
-               family_name(r->family), r->table, n_chains, n_jumps);
-    return true;
 }
 
 static void put_rule_delete(struct nl_buf *b, struct nl_port *port, const struct reading *r,
@@ -234,17 +152,18 @@ static int send_deletes(struct nl_port *port, const struct reading *r, uint32_t 
 {
     struct nl_buf b = { 0 };
     nft_batch_begin(&b, port, genid);
-    for (size_t i = 0; i < r->jumps.n; i++) {
-        const struct chain *from = &r->chains.v[r->jumps.v[i].from];
-        if (from->base)
-            put_rule_delete(&b, port, r, from->name, r->jumps.v[i].handle);
+    const struct kubeproxy_chain *chains = r->t.chains.v;
+    for (size_t i = 0; i < r->t.jumps.n; i++) {
+        const struct kubeproxy_jump *j = &r->t.jumps.v[i];
+        if (chains[j->from].base)
+            put_rule_delete(&b, port, r, chains[j->from].name, j->handle);
     }
-    for (size_t i = 0; i < r->chains.n; i++)
-        if (r->chains.v[i].leftover && !r->chains.v[i].user)
-            put_rule_delete(&b, port, r, r->chains.v[i].name, 0); /* all of its rules */
-    for (size_t i = 0; i < r->chains.n; i++)
-        if (r->chains.v[i].leftover && !r->chains.v[i].user)
-            put_chain_delete(&b, port, r, r->chains.v[i].name);
+    for (size_t i = 0; i < r->t.chains.n; i++)
+        if (kubeproxy_chain_goes(&chains[i]))
+            put_rule_delete(&b, port, r, chains[i].name, 0); /* all of its rules */
+    for (size_t i = 0; i < r->t.chains.n; i++)
+        if (kubeproxy_chain_goes(&chains[i]))
+            put_chain_delete(&b, port, r, chains[i].name);
     struct nl_error e;
     size_t n;
     int ret = nft_batch_send(&b, port, &e, 1, &n, err);
@@ -260,14 +179,11 @@ static int clean_chains_once(struct nl_port *port, struct reading *r, bool dry_r
     int ret = nft_genid(port, &genid, err);
     if (!ret)
         ret = dump(r, port, NFT_MSG_GETCHAIN, 0, read_chain, reset, err);
-    if (!ret && r->n_leftovers)
+    if (!ret && r->any)
         ret = dump(r, port, NFT_MSG_GETRULE, NFTA_RULE_TABLE, read_rule, reset_jumps, err);
-    bool any = false;
-    if (!ret) {
-        find_users(r);
-        any = list(r, &lines);
-    }
-    if (any && !dry_run)
+    char where[64];
+    snprintf(where, sizeof(where), "table %s %s", family_name(r->family), r->table);
+    if (!ret && kubeproxy_settle(&r->t, where, &lines) && !dry_run)
         ret = send_deletes(port, r, genid, err);
     if (!ret)
         buf_puts(out, buf_str(&lines));
@@ -284,10 +200,8 @@ static int clean_chains(struct nl_port *port, uint8_t family, const char *table,
         ret = clean_chains_once(port, &r, dry_run, out, err);
     if (ret)
         err_prefix(err, "kube-proxy's chains in table %s %s", family_name(family), table);
-    vec_done(&r.chains);
-    vec_done(&r.jumps);
     map_done(&r.index);
-    arena_done(&r.mem);
+    kubeproxy_table_done(&r.t);
     return ret;
 }
 

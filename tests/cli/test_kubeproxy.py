@@ -34,6 +34,7 @@ COMMIT
 -A INPUT -j KUBE-ROUTER-INPUT
 -A INPUT -j KUBE-FIREWALL
 -A KUBE-ROUTER-INPUT -s NET -j ACCEPT
+-A OUTPUT -d NET
 COMMIT
 *mangle
 :KUBE-KUBELET-CANARY - [0:0]
@@ -123,18 +124,67 @@ def test_row_48_iptables_leftovers_go_and_nothing_else(host):
     assert cleanup(host) == []
 
 
-def test_a_chain_that_another_uses_stays(host):
-    restore(host, "iptables-nft", LEFTOVERS)
-    host.run("iptables-nft", "-t", "nat", "-N", "KUBE-HP-1")
-    host.run("iptables-nft", "-t", "nat", "-A", "KUBE-HP-1", "-j", "KUBE-EXT-NPX46M4PTMTKRN6Y")
+def saved(host, *options):
+    """What iptables-legacy and ip6tables-legacy have, without the times and counts of chains."""
+    text = "".join(host.run(f"{tool}-legacy-save", *options).stdout for tool in FAMILIES)
+    return [re.sub(r" \[\d+:\d+\]$", "", line) for line in text.splitlines() if line[0] != "#"]
+
+
+def test_row_48_leftovers_of_iptables_legacy_go_and_nothing_else(host):
+    for tool in ("iptables-legacy", "ip6tables-legacy"):
+        restore(host, tool, OTHERS)
+    before = saved(host)
+    for tool in ("iptables-legacy", "ip6tables-legacy"):
+        restore(host, tool, LEFTOVERS, "--noflush")
+    left = saved(host)
+    said = [f"- {tool}-legacy table {table}: {chains} chains of kube-proxy, and {jumps} jumps to "
+            f"them" for tool in FAMILIES
+            for table, chains, jumps in (("nat", 9, 3), ("filter", 4, 4), ("mangle", 1, 0))]
+    assert sorted(cleanup(host, "--dry-run")) == sorted(said)
+    assert saved(host) == left
+    assert sorted(cleanup(host)) == sorted(said)
+    assert saved(host) == before
+    assert cleanup(host) == []
+
+
+def test_rules_of_iptables_legacy_that_stay_go_on_counting(host):
+    def counted():
+        rules = host.run("iptables-legacy", "-L", "INPUT", "-v", "-n", "-x").stdout.splitlines()[2:]
+        return [rule.split()[:2] for rule in rules]
+
+    restore(host, "iptables-legacy", LEFTOVERS)
+    for port in (9, 10):
+        host.run("iptables-legacy", "-A", "INPUT", "-p", "udp", "--dport", str(port), "-j", "DROP")
+    for port in (9, 9, 9, 10):
+        host.run("bash", "-c", f"echo > /dev/udp/127.0.0.1/{port}")
+    assert counted()[2:] == [["3", "87"], ["1", "29"]]
+    cleanup(host)
+    assert counted() == [["3", "87"], ["1", "29"]]
+    host.run("bash", "-c", "echo > /dev/udp/127.0.0.1/10")
+    assert counted() == [["3", "87"], ["2", "58"]]
+
+
+def test_tables_of_iptables_legacy_are_not_made(host):
+    cleanup(host)
+    assert host.run("cat", "/proc/net/ip_tables_names", "/proc/net/ip6_tables_names").stdout == ""
+
+
+@pytest.mark.parametrize("tool, where", [("iptables-nft", "table ip nat"),
+                                         ("iptables-legacy", "iptables-legacy table nat")])
+def test_a_chain_that_another_uses_stays(host, tool, where):
+    restore(host, tool, LEFTOVERS)
+    host.run(tool, "-t", "nat", "-N", "KUBE-HP-1")
+    host.run(tool, "-t", "nat", "-A", "KUBE-HP-1", "-j", "KUBE-EXT-NPX46M4PTMTKRN6Y")
     said = cleanup(host)
     stay = {"KUBE-EXT-NPX46M4PTMTKRN6Y", "KUBE-MARK-MASQ", "KUBE-SVC-NPX46M4PTMTKRN6Y",
             "KUBE-SEP-57KPRZ3JQVENLNBR"}
-    assert {line.split()[5] for line in said if line.startswith("!")} == stay
-    assert "! table ip nat: chain KUBE-EXT-NPX46M4PTMTKRN6Y stays, because chain KUBE-HP-1 uses it" \
+    assert set(re.findall(r"(?<=chain )\S+(?= stays)", "\n".join(said))) == stay
+    assert f"! {where}: chain KUBE-EXT-NPX46M4PTMTKRN6Y stays, because chain KUBE-HP-1 uses it" \
         in said
-    chains = set(re.findall(r"chain (KUBE-\S+)", ruleset(host)))
-    assert chains == stay | {"KUBE-HP-1"}
+    rules = host.run(tool, "-t", "nat", "-S").stdout
+    assert set(re.findall(r"-N (KUBE-\S+)", rules)) == stay | {"KUBE-HP-1"}
+    assert "-A KUBE-HP-1 -j KUBE-EXT-NPX46M4PTMTKRN6Y" in rules
+    assert "-A KUBE-EXT-NPX46M4PTMTKRN6Y -j KUBE-SVC-NPX46M4PTMTKRN6Y" in rules
     assert not any(line.startswith("-") for line in cleanup(host))
 
 
