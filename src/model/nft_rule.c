@@ -117,7 +117,7 @@ static void put_rule(struct nft_class_chain *r, const struct nft_stmt *stmts, si
 
 /* Where the client was sent before, it goes again, if that is still an endpoint. Its destination
  * is what tells: conntrack keeps what was dialled. */
-static void put_affinity(const struct nft_class *c, int six, struct nft_class_chain *r)
+static void put_affinity(const struct nft_class *c, unsigned six, struct nft_class_chain *r)
 {
     ADD(r, PRIORITY(TWIN(NFT_SERVICE_KEY4), TWIN(NFT_AFFINITYID4)), COUNTER);
     ADD(r, DADDR(c->family, TWIN(NFT_SADDR_PRIORITY4), TWIN(NFT_AFFINITY4)), COUNTER);
@@ -128,7 +128,7 @@ static void put_affinity(const struct nft_class *c, int six, struct nft_class_ch
     ADD(r, COUNTER, DELETE(c->family, TWIN(NFT_SADDR_PRIORITY4), TWIN(NFT_AFFINITY4)));
 }
 
-static void put_pick(const struct nft_class *c, int six, struct nft_class_chain *r)
+static void put_pick(const struct nft_class *c, unsigned six, struct nft_class_chain *r)
 {
     struct nft_class next[2];
     for (size_t i = nft_class_next(c, next); i-- > 0;)
@@ -152,7 +152,7 @@ static void put_pick(const struct nft_class *c, int six, struct nft_class_chain 
 
 void nft_class_chain(const struct nft_class *c, struct nft_class_chain *ret)
 {
-    int six = c->family == IP_V6;
+    unsigned six = c->family == IP_V6;
     memset(ret, 0, sizeof(*ret));
     ret->chain = (struct nft_chain){ .name = ret->name, .rules = ret->rules };
     nft_class_name(c, ret->name);

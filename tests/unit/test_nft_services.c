@@ -150,7 +150,7 @@ static void what_others_edit_of_services_is_put_back(void **state)
         "nft delete element " T "affinitytimeout '{ fefe:1234 }'",
         "nft flush chain " T "services",
         "nft add chain " T "pick4-9 '{ type filter hook input priority 0; }'",
-        "nft delete table " T,
+        "nft delete table inet portolan",
     };
     struct world w;
     services_init(&w);
@@ -391,6 +391,11 @@ static void conntrack_hears_where_udp_services_lead_now(void **state)
                  "service 10.96.0.1 udp 53 pick4-1\n"
                  "endpoint 10.96.0.1 udp 53 0 10.244.2.7 53\n");
     apply(&w, false);
+    assert_int_equal(nft_udp_changes(w.nft, &f), 1);
+    assert_ends(&f[0], "10.96.0.1", second);
+    /* What a predecessor left of it is a difference. */
+    run("nft add element " T "endpoint4 '{ 10.96.0.1 . udp . 53 . 1 : 10.244.1.7 . 53 }'");
+    apply(&w, true);
     assert_int_equal(nft_udp_changes(w.nft, &f), 1);
     assert_ends(&f[0], "10.96.0.1", second);
     replace_text(&w, 3, "service 10.96.0.1 udp 53 reject4\n");
