@@ -3,7 +3,11 @@
  * First call (or audit, or after a fault): dumps the table. When its sets, chains and
  * rules are the wanted ones, only elements are corrected; otherwise the whole table is
  * replaced, with all elements, in one batch: established connections survive that. Then
- * every call sends one batch with the elements of the groups that changed.
+ * every call sends one batch with the elements of the groups that changed. The chains of
+ * classes (model/nft.h) go with the elements that lead to them; one with other rules is mended
+ * alone. Endpoints and classes that nothing leads to any more are deleted in a second batch, sent
+ * when the first is acknowledged: a packet may be between two lookups.
+ *
  * BATCH_BEGIN carries the generation id: when a stranger changed the ruleset in between
  * (ERESTART) the table is dumped again before anything is sent. */
 #pragma once

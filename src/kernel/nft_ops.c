@@ -79,18 +79,19 @@ static void add(const void *want, void *user)
     vec_push(&d->adds, *(const struct nft_op *)want);
 }
 
-/* A packet may have been sent to a class on the ground of the elements before: a batch is atomic
- * for the table, but not across two lookups of one packet. */
-static const bool goes_late[NFT_SET_COUNT] = {
-    [NFT_ENDPOINT4] = true,         [NFT_ENDPOINT6] = true,    [NFT_AFFINITYENDPOINT4] = true,
-    [NFT_AFFINITYENDPOINT6] = true, [NFT_AFFINITYALL4] = true, [NFT_AFFINITYALL6] = true,
-};
+/* A packet may have been sent to the chain of a class on the ground of the elements before: a batch
+ * is atomic for the table, but not across two lookups of one packet. (Affinity that is gone
+ * sends it on to the others.) */
+static bool goes_late(enum nft_set set)
+{
+    return set == NFT_ENDPOINT4 || set == NFT_ENDPOINT6;
+}
 
 static void del(const void *have, void *user)
 {
     struct nft_difference *d = user;
     const struct nft_op *op = have;
-    vec_push(goes_late[op->elem->set] ? &d->late : &d->dels, *op);
+    vec_push(goes_late(op->elem->set) ? &d->late : &d->dels, *op);
 }
 
 static void change(const void *have, const void *want, void *user)
