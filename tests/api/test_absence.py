@@ -113,9 +113,9 @@ def unwatched(world):
     yield
     compact(world.api)
     world.api.restart()
-    code, said = world.api.call("GET", f"{portmaps}?watch=1&timeoutSeconds=1"
-                                f"&resourceVersion={version}")
-    assert "too old resource version" in str(said), (code, said)
+    watch = f"{portmaps}?watch=1&timeoutSeconds=1&resourceVersion={version}"
+    world.until(lambda: "too old resource version" in str(world.api.call("GET", watch)),
+                "server that does not go on from there")
     world.relay.join()
 
 

@@ -39,6 +39,21 @@ static void a_server_is_not_asked_before_it_said(void **state)
     assert_int_equal(backoff_after_ms(1, 86400000, 0), RETRY_AFTER_MAX_MS + 125);
 }
 
+static void writers_of_one_object_take_turns(void **state)
+{
+    (void)state;
+    uint64_t low = UINT64_MAX, high = 0;
+    for (uint32_t r = 0; r < 100000; r++) {
+        uint64_t ms = backoff_turn_ms(100, r * 2654435761u);
+        low = ms < low ? ms : low;
+        high = ms > high ? ms : high;
+        assert_int_equal(backoff_turn_ms(0, r) + backoff_turn_ms(1, r), 0);
+        assert_true(backoff_turn_ms(5000, r * 2654435761u) <= BACKOFF_MAX_MS);
+    }
+    assert_in_range(low, 0, 10);
+    assert_in_range(high, 99 * TURN_MS - 10, 99 * TURN_MS);
+}
+
 static void a_bucket_gives_a_burst_and_then_its_rate(void **state)
 {
     (void)state;
@@ -304,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(backoff_doubles_up_to_its_cap_and_spreads_half),
         cmocka_unit_test(a_server_is_not_asked_before_it_said),
+        cmocka_unit_test(writers_of_one_object_take_turns),
         cmocka_unit_test(a_bucket_gives_a_burst_and_then_its_rate),
         cmocka_unit_test(agents_that_failed_together_come_back_apart),
         cmocka_unit_test(lines_are_the_same_however_they_come),

@@ -5,6 +5,8 @@
 
 #define BACKOFF_FIRST_MS 500
 #define BACKOFF_MAX_MS   30000
+/* What one of many writers of an object takes: the server's work, and that of all who watch it. */
+#define TURN_MS 100
 /* Of those that waited for a server which is back. */
 #define RETURN_SPREAD_MS 2000
 /* What a server may ask for with Retry-After. */
@@ -16,5 +18,9 @@
 uint64_t backoff_ms(unsigned failures, uint32_t random);
 /* The same, but not before the server's Retry-After (0: it gave none), and spread behind it. */
 uint64_t backoff_after_ms(unsigned failures, uint64_t retry_after_ms, uint32_t random);
+/* Writers of one object, each of a part of it, that have something to say at the same moment: this
+ * one's turn, anywhere in the time they take one after the other. A server merges what comes
+ * together too, but each write then begins anew for every other, and most are turned down. */
+uint64_t backoff_turn_ms(unsigned writers, uint32_t random);
 /* From the kernel. */
 uint32_t backoff_random(void);

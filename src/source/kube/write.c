@@ -49,7 +49,7 @@ struct pending {
     bool idle;               /* it changed nothing: no watch will tell */
     int64_t when_us;         /* QUEUED: not before; LANDED, CONFLICT: since */
     int64_t born_us;
-    unsigned failures;
+    unsigned failures, writers;
     char *noted;
     struct client_request request;
     char text[];
@@ -131,8 +131,9 @@ static void wake(struct writes *w, int64_t in_us)
     uv_timer_start(w->timer, on_timer, ms, 0);
 }
 
-static void enqueue(struct pending *p, int64_t in_us)
+static void enqueue(struct pending *p, uint64_t in_ms)
 {
+    int64_t in_us = (int64_t)(in_ms + backoff_turn_ms(p->writers, backoff_random())) * 1000;
     p->state = QUEUED;
     p->when_us = clock_mono_us() + in_us;
     vec_push(&p->writes->queue, p);
@@ -289,7 +290,7 @@ static void failed(struct pending *p, const struct client_answer *a)
     } else {
         p->failures++;
         ms = backoff_after_ms(p->failures, a->retry_after_ms, backoff_random());
-        enqueue(p, (int64_t)ms * 1000);
+        enqueue(p, ms);
     }
     /* The first 401 is how we learn of new credentials. */
     bool renewed = a->status == 401 && p->failures == 1;
@@ -425,9 +426,12 @@ int kube_write(struct source *s, const struct status_write *w, struct err *err)
     }
     patch_build(w, known->copy, &o.patch);
     add_faults(&o, w);
-    if (p)
+    bool is_new = !p;
+    if (is_new)
+        p = find(k->writes, w, true);
+    p->writers = w->kind == WRITE_CLASS_ROW ? known->copy->n_nodes : 1;
+    if (!is_new)
         return order_again(p, &o, w, err);
-    p = find(k->writes, w, true);
     p->now = o;
     enqueue(p, 0);
     return 0;
