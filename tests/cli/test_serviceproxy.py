@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from host import NODE, TAINTED, endpoints, needs_root, service, within
+from host import BIN, NODE, TAINTED, endpoints, needs_root, service, within
 
 pytestmark = needs_root
 
@@ -52,8 +52,7 @@ def test_row_43_livez(proxy, address):
 @pytest.mark.parametrize("address", ["127.0.0.1:10249", "[::1]:10249"])
 def test_row_44_what_kube_proxy_answers(host, address):
     host.start("--features", "serviceproxy", "--metrics-bind-address", address,
-               "--cluster-cidr", "10.244.0.0/16")
-    within(5, lambda: host.get(f"http://{address}/proxyMode")[0], "nobody listens")
+               "--cluster-cidr", "10.244.0.0/16").ready()
     status, headers, body = host.get(f"http://{address}/proxyMode")
     assert (status, body) == (200, "nftables")
     assert headers["content-type"] == "text/plain; charset=utf-8"
@@ -179,10 +178,12 @@ def test_row_41_a_port_that_is_taken_is_named_and_tried_again(proxy):
         proxy.put("web", service("web", 32000), endpoints("web", "edge-a"))
         why = "health check of service games/web: [::]:32000: Address already in use"
         within(5, lambda: why in proxy.log.read_text(), "not said")
-        assert proxy.get("http://127.0.0.1:10266/readyz")[0] == 503
+        status, _, body = proxy.get("http://127.0.0.1:10266/readyz")
+        assert status == 503 and why in body
     within(10, lambda: listening(proxy, 32000) == {"*"}, "not tried again")
     within(5, lambda: re.search(f"event=cleared was=.*{re.escape(why)}", proxy.log.read_text()),
            "not said to be over")
+    proxy.ready()
 
 
 def sample(host, name):
@@ -215,3 +216,24 @@ def test_config_sync_period_plans_everything_anew(host):
     name = "kubeproxy_sync_full_proxy_rules_duration_seconds_count"
     before = sample(host, name)
     within(5, lambda: sample(host, name) >= before + 2, "nothing was planned")
+
+
+def test_plan_diff_and_dry_run_take_the_options(host):
+    host.put("web", service("web", 32000), endpoints("web", "edge-a", "edge-b"))
+    options = ["--node", "edge-a", "--source", f"dir:{host.folder}", "--features", "serviceproxy",
+               "--masquerade-all", "--masquerade-bit", "15", "--detect-local-mode", "ClusterCIDR",
+               "--cluster-cidr", "10.244.0.0/16"]
+    plan = host.run(BIN, "plan", *options).stdout
+    assert "meta mark & 0x00008000 == 0x00008000" in plan
+    assert "health-check 32000 games/web 1 local\n" in plan
+    whole = json.loads(host.run(BIN, "plan", *options, "-o", "json").stdout)
+    assert "0x00008000" in whole["ruleset"]
+    diff = host.run(BIN, "diff", *options).stdout
+    for element in ("service4 { 10.96.0.10 . tcp . 80 : goto pick4-2-always }",
+                    "service4 { 192.0.2.10 . tcp . 30080 : goto pick4-1-all2 }",
+                    "podrange4 { 10.244.0.0-10.244.255.255 }"):
+        assert element in plan and f"+ element inet portolan {element}\n" in diff
+    assert host.run(BIN, "agent", *options, "--dry-run").stdout == diff
+    assert host.run("nft", "list", "ruleset").stdout == ""
+    other = host.run(BIN, "plan", "--node", "edge-a", "--source", f"dir:{host.folder}").stdout
+    assert "service4" not in other and "health-check" not in other
