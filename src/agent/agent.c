@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -273,6 +274,17 @@ static int check_kubeproxy(struct err *err)
     return r;
 }
 
+/* Each health-check node port takes a few descriptors; the usual soft limit of 1024 is for
+ * programs that use select(). */
+static void raise_file_limit(void)
+{
+    struct rlimit l;
+    if (!getrlimit(RLIMIT_NOFILE, &l) && l.rlim_cur < l.rlim_max) {
+        l.rlim_cur = l.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &l);
+    }
+}
+
 static int open_listeners(struct agent *a, const struct agent_options *opt, struct err *err)
 {
     const struct http_handler handler = { a, answer };
@@ -283,6 +295,7 @@ static int open_listeners(struct agent *a, const struct agent_options *opt, stru
         return err_set(err, -r, "--metrics-address %s; give another one, or none", why.text);
     if (!opt->plan->serviceproxy)
         return 0;
+    raise_file_limit();
     return proxy_open(&opt->proxy, a->pass.store, &a->loop, &proxy, &a->pass.proxy, err);
 }
 

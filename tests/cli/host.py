@@ -51,9 +51,11 @@ class Host:
         return [BIN, "agent", "--node", "edge-a", "--source", f"dir:{self.folder}",
                 "--state-dir", str(self.folder.parent / "state"), *options]
 
-    def start(self, *options):
+    def start(self, *options, limit=None):
+        """`limit`: of open files, which the program may raise."""
+        limited = ["prlimit", f"--nofile={limit}:"] if limit else []
         self.agent = subprocess.Popen(
-            ["ip", "netns", "exec", NAMESPACE, *self.arguments(*options)],
+            ["ip", "netns", "exec", NAMESPACE, *limited, *self.arguments(*options)],
             stderr=self.log.open("w"))
         return self
 

@@ -186,6 +186,17 @@ def test_row_41_a_port_that_is_taken_is_named_and_tried_again(proxy):
     proxy.ready()
 
 
+def test_row_41_many_ports_need_no_higher_limit_of_files(host):
+    host.put("web", *(service(f"web{i}", 32000 + i, clusterIP=f"10.96.1.{i}",
+                              clusterIPs=[f"10.96.1.{i}"],
+                              ports=[{"protocol": "TCP", "port": 80, "nodePort": 30000 + i}])
+                      for i in range(1, 101)))
+    host.start("--features", "serviceproxy", limit=100)
+    within(10, lambda: "event=applied" in host.log.read_text(), "no pass")
+    lines = host.run("ss", "-Htln").stdout.splitlines()
+    assert len([line for line in lines if re.search(r":32\d\d\d ", line)]) == 100
+
+
 def sample(host, name):
     text = host.get("http://127.0.0.1:10249/metrics")[2]
     return float(re.search(rf"^{re.escape(name)} (.*)$", text, re.M)[1])
