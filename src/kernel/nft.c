@@ -299,13 +299,39 @@ static void committed(struct nft *n)
         n->genid = 1;
 }
 
+/* Chains that elements are about to lead to. In the batch that makes a chain it is empty for a
+ * packet that began before: such a packet may find the new element all the same, and would pass
+ * untranslated. One batch later the chain is the same for all. 0, -errno or AGAIN. */
+static int send_classes(struct pass *p, struct err *err)
+{
+    struct nft *n = p->nft;
+    struct nl_error e;
+    size_t n_errors = 0;
+    nft_batch_begin(&n->buf, n->port, n->genid);
+    nft_classes_put_due(&n->buf, n->port, n->table, &p->classes);
+    int r = nft_batch_send(&n->buf, n->port, &e, 1, &n_errors, err);
+    p->report->bytes += n->buf.n;
+    if (r) {
+        forget(n);
+        p->read = false;
+        return passes(-r) ? AGAIN : r;
+    }
+    committed(n);
+    for (size_t i = 0; i < p->classes.n; i++)
+        if (nft_class_is_due(&p->classes.v[i]))
+            nft_classes_found(&n->classes, &p->classes.v[i].class, false);
+    nft_classes_made(&p->classes);
+    return 0;
+}
+
 static int send_batch(struct pass *p, struct err *err)
 {
     struct nft *n = p->nft;
     nft_batch_begin(&n->buf, n->port, n->genid);
-    if (replaces(p))
+    if (replaces(p)) {
         nft_layout_put(&n->buf, n->port, n->table);
-    nft_classes_put_due(&n->buf, n->port, n->table, &p->classes);
+        nft_classes_put_due(&n->buf, n->port, n->table, &p->classes);
+    }
     nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &p->diff.dels, p->single);
     nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_NEWSETELEM, &p->diff.adds, p->single);
     struct nl_error *errors = xmalloc(ERRORS_MAX * sizeof(*errors));
@@ -360,10 +386,12 @@ static int attempt(struct pass *p, struct err *err)
         return r;
     compare(p);
     bool late = p->diff.late.n || any_class(&p->classes, nft_class_is_left);
-    if (p->diff.dels.n || p->diff.adds.n || replaces(p) ||
-        any_class(&p->classes, nft_class_is_due)) {
+    bool due = any_class(&p->classes, nft_class_is_due) && !replaces(p);
+    if (due)
+        r = send_classes(p, err);
+    if (!r && (p->diff.dels.n || p->diff.adds.n || replaces(p))) {
         r = send_batch(p, err);
-    } else if (!n->is_known && !late) {
+    } else if (!n->is_known && !late && !due) {
         uint32_t now = 0;
         r = nft_genid(n->port, &now, err);
         if (!r && now != n->genid) {

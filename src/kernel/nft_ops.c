@@ -79,12 +79,13 @@ static void add(const void *want, void *user)
     vec_push(&d->adds, *(const struct nft_op *)want);
 }
 
-/* A packet may have been sent to the chain of a class on the ground of the elements before: a batch
- * is atomic for the table, but not across two lookups of one packet. (Affinity that is gone
- * sends it on to the others.) */
+/* A packet may have been sent to the chain of a class on the ground of the elements before, and to
+ * the very pod it came from: a batch is atomic for the table, but not across two lookups of one
+ * packet. (Affinity that is gone sends it on to the others.) */
 static bool goes_late(enum nft_set set)
 {
-    return set == NFT_ENDPOINT4 || set == NFT_ENDPOINT6;
+    return set == NFT_ENDPOINT4 || set == NFT_ENDPOINT6 || set == NFT_HAIRPIN4 ||
+           set == NFT_HAIRPIN6;
 }
 
 static void del(const void *have, void *user)

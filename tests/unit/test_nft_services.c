@@ -242,7 +242,7 @@ static void the_last_endpoint_goes_one_batch_later(void **state)
     struct world w;
     services_init(&w);
     replace_text(&w, 1, one_left);
-    fake_refuse_type(port, NFNL_MSG_BATCH_BEGIN, 1, 100, ERESTART, "");
+    fake_refuse_type(port, NFNL_MSG_BATCH_BEGIN, 2, 100, ERESTART, ""); /* the first: chains */
     report_reset(&report);
     assert_int_equal(nft_sync(w.nft, w.groups, w.n, false, &report, &err), -EAGAIN);
     renew_port();
