@@ -67,9 +67,8 @@ void nft_udp_collect(const struct nft_ops *dels, const struct nft_ops *adds, str
 
 void nft_flows_done(struct nft_flows *f)
 {
-    vec_done(f);
     arena_done(&f->mem);
-    memset(f, 0, sizeof(*f));
+    vec_done(f); /* zeroes all of it */
 }
 
 /* ---- services ---- */
