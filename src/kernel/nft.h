@@ -5,8 +5,8 @@
  * replaced, with all elements, in one batch: established connections survive that. Then
  * every call sends one batch with the elements of the groups that changed. The chains of
  * classes (model/nft.h) go with the elements that lead to them; one with other rules is mended
- * alone. Endpoints and classes that nothing leads to any more are deleted in a second batch, sent
- * when the first is acknowledged: a packet may be between two lookups.
+ * alone. A packet may be between two lookups: chains are made in a batch before that of the
+ * elements, and what nothing leads to any more is deleted in one after it.
  *
  * BATCH_BEGIN carries the generation id: when a stranger changed the ruleset in between
  * (ERESTART) the table is dumped again before anything is sent. */
