@@ -41,8 +41,8 @@ def mount(source, target, flags, kind=None):
 def enter(root, volumes, security):
     check(libc.unshare(CLONE_NEWNS | CLONE_NEWNET))
     mount("none", "/", MS_REC | MS_PRIVATE)
-    for words in ("link add eth0 type veth peer name peer", "link set peer up", "link set eth0 up",
-                  "addr add 192.0.2.10/24 dev eth0"):
+    for words in ("link set lo up", "link add eth0 type veth peer name peer", "link set peer up",
+                  "link set eth0 up", "addr add 192.0.2.10/24 dev eth0"):
         subprocess.run(["ip", *words.split()], check=True)
     mount(root, root, MS_BIND)
     mount("proc", f"{root}/proc", 0, "proc")

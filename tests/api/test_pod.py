@@ -46,8 +46,8 @@ def root(binary, tmp_path):
     return tmp_path / "root"
 
 
-@pytest.fixture
-def agent(root, tmp_path):
+@pytest.fixture(params=["portmap", "portmap,serviceproxy"])
+def agent(root, tmp_path, request):
     """An agent in such a pod, with CLUSTER as a folder: (process, source, state, log)."""
     source, state, log = (tmp_path / name for name in ("source", "state", "log"))
     source.mkdir()
@@ -66,7 +66,7 @@ def agent(root, tmp_path):
             ["/usr/bin/python3", pod.__file__, root,
              *(f"{target}={path}" for target, path in volumes.items()), "--",
              "/usr/bin/portolan", "agent", "--node", "edge-a", "--source", "dir:/source",
-             "--metrics-address", "none"], stderr=said)
+             "--features", request.param, "--metrics-address", "none"], stderr=said)
     try:
         yield process, source, state, log
     finally:
