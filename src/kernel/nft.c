@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "kernel/nft_impl.h"
-#include "model/names.h"
 #include "model/nft_text.h"
 
 /* Without progress: a stranger who changes the ruleset between our reading and our writing
@@ -455,7 +454,7 @@ void nft_accept_generation(struct nft *n)
         n->genid = now;
 }
 
-/* ---- diff and cleanup ---- */
+/* ---- diff ---- */
 
 static void print_classes(struct buf *out, const struct nft_table *t, const struct nft_classes *c)
 {
@@ -499,29 +498,4 @@ int nft_diff(struct nft *n, struct nft_group *const *groups, size_t n_groups, st
     }
     pass_done(&p);
     return r;
-}
-
-int nft_cleanup(struct nl_port *port, bool dry_run, bool *ret_existed, struct err *err)
-{
-    struct nl_buf b = { 0 };
-    struct nlmsghdr *m = nft_msg(&b, port, NFT_MSG_GETTABLE, 0);
-    mnl_attr_put_strz(m, NFTA_TABLE_NAME, PORTOLAN_NFT_TABLE);
-    int r = nl_talk(port, m, err);
-    bool exists = !r;
-    if (exists && !dry_run) {
-        struct nl_error e;
-        size_t n;
-        nft_batch_begin(&b, port, 0);
-        m = nft_msg(&b, port, NFT_MSG_DELTABLE, 0);
-        mnl_attr_put_strz(m, NFTA_TABLE_NAME, PORTOLAN_NFT_TABLE);
-        r = nft_batch_send(&b, port, &e, 1, &n, err);
-    }
-    nl_buf_done(&b);
-    if (r && r != -ENOENT) {
-        err_prefix(err, "cannot %s table inet %s", exists ? "delete" : "look for",
-                   PORTOLAN_NFT_TABLE);
-        return r;
-    }
-    *ret_existed = exists;
-    return 0;
 }

@@ -10,6 +10,7 @@
 #include <linux/netfilter/nf_tables.h>
 
 #include "kernel/nft_impl.h"
+#include "model/names.h"
 
 /* What nft calls the datatypes, and in which byte order it takes them (src/datatype.h and
  * include/datatype.h of nftables 1.0.6; the numbers are for userspace, the kernel keeps them). */
@@ -423,4 +424,31 @@ int nft_layout_read(struct nl_port *port, const struct nft_table *t, enum nft_la
     vec_done(&r.classes);
     free(r.rules);
     return res;
+}
+
+/* ---- the end of it ---- */
+
+int nft_cleanup(struct nl_port *port, bool dry_run, bool *ret_existed, struct err *err)
+{
+    struct nl_buf b = { 0 };
+    struct nlmsghdr *m = nft_msg(&b, port, NFT_MSG_GETTABLE, 0);
+    mnl_attr_put_strz(m, NFTA_TABLE_NAME, PORTOLAN_NFT_TABLE);
+    int r = nl_talk(port, m, err);
+    bool exists = !r;
+    if (exists && !dry_run) {
+        struct nl_error e;
+        size_t n;
+        nft_batch_begin(&b, port, 0);
+        m = nft_msg(&b, port, NFT_MSG_DELTABLE, 0);
+        mnl_attr_put_strz(m, NFTA_TABLE_NAME, PORTOLAN_NFT_TABLE);
+        r = nft_batch_send(&b, port, &e, 1, &n, err);
+    }
+    nl_buf_done(&b);
+    if (r && r != -ENOENT) {
+        err_prefix(err, "cannot %s table inet %s", exists ? "delete" : "look for",
+                   PORTOLAN_NFT_TABLE);
+        return r;
+    }
+    *ret_existed = exists;
+    return 0;
 }

@@ -146,7 +146,7 @@ struct endpoint {
     bool ready, serving, terminating; /* absent: true, ready, false */
     const char *node_name;
     const char *target_kind, *target_ns, *target_name; /* targetRef */
-    struct endpoint_hints *hints; /* NULL: none */
+    struct endpoint_hints *hints;                      /* NULL: none */
 };
 struct endpoint_slice {
     struct object o;
