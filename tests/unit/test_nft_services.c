@@ -261,6 +261,26 @@ static void the_last_endpoint_goes_one_batch_later(void **state)
     world_done(&w);
 }
 
+/* In the batch that makes it, a chain is empty for a packet that began before. */
+static void a_chain_is_there_one_batch_before_its_elements(void **state)
+{
+    (void)state;
+    struct world w;
+    services_init(&w);
+    replace_text(&w, 1, one_left);
+    fake_refuse_type(port, NFNL_MSG_BATCH_BEGIN, 1, 100, ERESTART, "");
+    report_reset(&report);
+    assert_int_equal(nft_sync(w.nft, w.groups, w.n, false, &report, &err), -EAGAIN);
+    renew_port();
+    nft_free(w.nft);
+    assert_true(kernel_has("chain pick4-1-outside"));
+    assert_true(kernel_has("10.96.0.1 . tcp . 80 : goto pick4-2-outside"));
+    w.nft = nft_new(port, plan_ruleset(&world_options));
+    apply(&w, false);
+    assert_in_kernel(w.groups, w.n);
+    world_done(&w);
+}
+
 static void a_replaced_endpoint_is_one_batch(void **state)
 {
     (void)state;
@@ -444,6 +464,7 @@ int main(void)
         cmocka_unit_test(what_the_kernel_learnt_stays),
         cmocka_unit_test(a_chain_lives_as_long_as_a_service_of_its_class),
         cmocka_unit_test(the_last_endpoint_goes_one_batch_later),
+        cmocka_unit_test(a_chain_is_there_one_batch_before_its_elements),
         cmocka_unit_test(a_replaced_endpoint_is_one_batch),
         cmocka_unit_test(a_chain_that_is_busy_is_deleted_next_time),
         cmocka_unit_test(faults_of_the_second_batch_are_survived),
