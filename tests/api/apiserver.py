@@ -45,13 +45,13 @@ def free_port():
         return s.getsockname()[1]
 
 
-def wait_for(condition, what, deadline=START_DEADLINE):
-    """The first true value of condition()."""
+def wait_for(condition, what, deadline=START_DEADLINE, interval=0.05):
+    """The first true value of condition(), asked for every `interval` seconds."""
     end = time.monotonic() + deadline
     while not (value := condition()):
         if time.monotonic() > end:
             raise TimeoutError(f"no {what} within {deadline} s")
-        time.sleep(0.05)
+        time.sleep(interval)
     return value
 
 

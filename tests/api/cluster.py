@@ -138,10 +138,10 @@ class Cluster:
     def logs(self):
         return "".join(agent.log() for agent in self.agents)
 
-    def until(self, condition, what, seconds=20):
+    def until(self, condition, what, seconds=20, interval=0.05):
         """The first true value of condition()."""
         try:
-            return wait_for(condition, what, seconds)
+            return wait_for(condition, what, seconds, interval)
         except TimeoutError as error:
             raise AssertionError(f"{error}; the agents say:\n{self.logs()[-8000:]}") from None
 

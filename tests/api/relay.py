@@ -43,6 +43,8 @@ class Relay:
         self.ends |= ends
         try:
             await asyncio.gather(_pump(reader, to[1]), _pump(to[0], writer))
+        except asyncio.CancelledError:
+            pass  # by close(); a task that ends so is reported by asyncio as a fault
         finally:
             self.ends -= ends
             for end in ends:

@@ -44,14 +44,16 @@ static void writers_of_one_object_take_turns(void **state)
     (void)state;
     uint64_t low = UINT64_MAX, high = 0;
     for (uint32_t r = 0; r < 100000; r++) {
-        uint64_t ms = backoff_turn_ms(100, r * 2654435761u);
+        uint64_t ms = backoff_turn_ms(100, 0, r * 2654435761u);
         low = ms < low ? ms : low;
         high = ms > high ? ms : high;
-        assert_int_equal(backoff_turn_ms(0, r) + backoff_turn_ms(1, r), 0);
-        assert_true(backoff_turn_ms(5000, r * 2654435761u) <= BACKOFF_MAX_MS);
+        assert_int_equal(backoff_turn_ms(0, 3, r) + backoff_turn_ms(1, 3, r), 0);
+        assert_true(backoff_turn_ms(5000, 99, r * 2654435761u) <= BACKOFF_MAX_MS);
     }
     assert_in_range(low, 0, 10);
     assert_in_range(high, 99 * TURN_MS - 10, 99 * TURN_MS);
+    assert_int_equal(backoff_turn_ms(3, 1, 4 * TURN_MS), 4 * TURN_MS);
+    assert_int_equal(backoff_turn_ms(3, 1, 4 * TURN_MS + 1), 0);
 }
 
 static void a_bucket_gives_a_burst_and_then_its_rate(void **state)

@@ -21,9 +21,11 @@ uint64_t backoff_after_ms(unsigned failures, uint64_t retry_after_ms, uint32_t r
     return retry_after_ms ? retry_after_ms + ms / 2 : ms;
 }
 
-uint64_t backoff_turn_ms(unsigned writers, uint32_t random)
+uint64_t backoff_turn_ms(unsigned writers, unsigned failures, uint32_t random)
 {
     uint64_t ms = writers > 1 ? (writers - 1) * (uint64_t)TURN_MS : 0;
+    for (unsigned i = 0; i < failures && ms < BACKOFF_MAX_MS; i++)
+        ms *= 2;
     return random % ((ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS) + 1);
 }
 

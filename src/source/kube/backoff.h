@@ -20,7 +20,8 @@ uint64_t backoff_ms(unsigned failures, uint32_t random);
 uint64_t backoff_after_ms(unsigned failures, uint64_t retry_after_ms, uint32_t random);
 /* Writers of one object, each of a part of it, that have something to say at the same moment: this
  * one's turn, anywhere in the time they take one after the other. A server merges what comes
- * together too, but each write then begins anew for every other, and most are turned down. */
-uint64_t backoff_turn_ms(unsigned writers, uint32_t random);
+ * together too, but each write then begins anew for every other, and most are turned down. Each
+ * failure says that it takes them twice as long. At most BACKOFF_MAX_MS. */
+uint64_t backoff_turn_ms(unsigned writers, unsigned failures, uint32_t random);
 /* From the kernel. */
 uint32_t backoff_random(void);

@@ -133,7 +133,9 @@ static void wake(struct writes *w, int64_t in_us)
 
 static void enqueue(struct pending *p, uint64_t in_ms)
 {
-    int64_t in_us = (int64_t)(in_ms + backoff_turn_ms(p->writers, backoff_random())) * 1000;
+    uint64_t turn_ms =
+        backoff_turn_ms(p->writers, p->failures + p->writes->failures, backoff_random());
+    int64_t in_us = (int64_t)(in_ms + turn_ms) * 1000;
     p->state = QUEUED;
     p->when_us = clock_mono_us() + in_us;
     vec_push(&p->writes->queue, p);
