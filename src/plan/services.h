@@ -4,7 +4,7 @@
  *   1. claims     claims.c: which Service has an address and port, a cluster IP, an affinity id;
  *                 those for whom that changed are redone, too
  *   2. program    service.c, endpoints.c: elements, problems and health check of one Service
- *   3. shared     service_node.c: what depends on this node alone, and the hairpins of all
+ *   3. shared     service_node.c, hairpins.c: what depends on this node alone; hairpins of all
  * A Service's claims depend on the Service and the node's addresses, never on endpoints. */
 #pragma once
 
@@ -152,6 +152,13 @@ struct hairpin_shard {     /* so that one more does not rebuild all */
     bool changed;
 };
 
+/* ---- hairpins.c ---- */
+
+/* The Service's endpoints on this node, in any order, some perhaps twice. */
+void service_set_hairpins(struct planner *p, struct service_memo *m, struct ip *v, size_t n);
+/* The groups of those that came or went. */
+void hairpins_build(struct planner *p);
+
 struct services {
     struct service_node node, node_before; /* the plan before may show its problems */
     struct service_memo_vec memos;         /* by owner */
@@ -180,8 +187,6 @@ void services_mapping_changed(struct planner *p, const struct memo *mapping);
 void service_due(struct planner *p, struct service_memo *m);
 /* What programming a Service gives. Takes ownership of the group. */
 void service_set_group(struct planner *p, struct service_memo *m, struct nft_group *g);
-/* In any order, some perhaps twice. */
-void service_set_hairpins(struct planner *p, struct service_memo *m, struct ip *v, size_t n);
 void service_set_health(struct planner *p, struct service_memo *m, uint16_t port);
 /* Takes what is in `s`. */
 void service_set_problems(struct planner *p, struct service_memo *m, struct service_problems *s);
