@@ -17,8 +17,8 @@ from .objects import GROUP, Objects
 from .statuses import Statuses
 
 PLURALS = {"Node": "nodes", "Namespace": "namespaces", "Service": "services",
-           "EndpointSlice": "endpointslices", "PortMap": "portmaps",
-           "PortMapClass": "portmapclasses"}
+           "EndpointSlice": "endpointslices", "ServiceCIDR": "servicecidrs",
+           "PortMap": "portmaps", "PortMapClass": "portmapclasses"}
 APPLY = "application/apply-patch+yaml"      # JSON is YAML
 
 

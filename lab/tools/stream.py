@@ -51,6 +51,9 @@ class Stream:
             return True
         except BlockingIOError:
             return False
+        except PermissionError:             # UDP: dropped before it left this host
+            self.refused += 1
+            return True
         except ConnectionRefusedError:      # UDP: the answer to an earlier packet
             self.refused += 1
             return self.transmit(data)

@@ -150,7 +150,8 @@ class ApiServer:
                 "--service-account-key-file", self.file("accounts.pub"),
                 "--service-account-signing-key-file", self.file("accounts.key"),
                 "--service-account-issuer", "https://kubernetes.default.svc",
-                "--service-cluster-ip-range", "10.96.0.0/16", "--authorization-mode", "Node,RBAC",
+                "--service-cluster-ip-range", "10.96.0.0/16,fd00:10:96::/112",
+                "--authorization-mode", "Node,RBAC",
                 "--token-auth-file", self.file("tokens.csv"), "--allow-privileged=true",
                 "--profiling=false", *self.arguments]
 

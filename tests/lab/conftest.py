@@ -15,6 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, ROOT)
 
 from lab import Folder, Kube, Lab, wait_until  # noqa: E402
+from proxy_world import FLAGS, a_proxy_world  # noqa: E402
 from world import a_world, agent_logs, leftovers, remove_leftovers  # noqa: E402
 
 
@@ -107,10 +108,45 @@ def cluster(world):
     return world.start_agents()
 
 
+@pytest.fixture(scope="session")
+def proxy_lab(kube):
+    """The cluster of the service proxy's tests."""
+    with Lab("cluster", name=f"{os.environ.get('LAB_NAME', 't')}{os.getpid()}p") as lab:
+        if kube:
+            lab.connect(kube.port)
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def proxy_of_module(proxy_lab, binary, source_at, tmp_path_factory):
+    with a_proxy_world(proxy_lab, binary, source_at(tmp_path_factory.mktemp("proxy"))) as world:
+        yield world
+
+
+@pytest.fixture
+def proxy(proxy_of_module):
+    """node-a with the service proxy, the usual flags and no Service; see proxy_world.py."""
+    world = proxy_of_module
+    world.lab.flush_conntrack()
+    yield world
+    world.clear()
+    world.agent.check_sanitizer()
+    if not world.agent.pid:
+        world.start()
+    elif world.flags != FLAGS:
+        world.restart()
+
+
+@pytest.fixture(params=[4, 6], ids=["v4", "v6"])
+def family(request):
+    return request.param
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     """A failed test shows what the agents said."""
     report = (yield).get_result()
-    lab = getattr(item, "funcargs", {}).get("lab")
+    fixtures = getattr(item, "funcargs", {})
+    lab = fixtures.get("proxy_lab") or fixtures.get("lab")
     if lab and report.failed and report.when != "teardown":
         report.sections += agent_logs(lab)

@@ -1,0 +1,307 @@
+"""A cluster whose node-a is served by the service proxy: its objects, its agent, traffic through it.
+
+One lab and one agent serve a whole module; every test has Services of its own. Where packets tell,
+they are the judge; where they cannot, the kernel is, through nft and conntrack.
+"""
+
+import contextlib
+import errno
+import json
+import os
+
+import yaml
+
+from lab import pods, services, wait_until
+from lab.host import Host
+from lab.manifests import write_atomically
+from lab.probe import probe
+from lab.services import NAMESPACE, Service
+from lab.web import fetch
+from lab.witness import REFUSALS, witness
+from world import TABLE, leftovers, remove_leftovers, table_text
+
+NODE = {"node-a": {4: "203.0.113.9", 6: "2001:db8:113::9"},
+        "node-b": {4: "203.0.113.137", 6: "2001:db8:114::9"}}
+NODE_A, NODE_B = NODE["node-a"], NODE["node-b"]
+SECOND = {4: "192.0.2.1", 6: "2001:db8:2::1"}       # node-a's other address
+OTHER = {4: "192.0.2.50", 6: "2001:db8:2::50"}      # a host behind node-a
+BALANCER = {4: "192.0.2.60", 6: "2001:db8:2::60"}   # its other address
+CLIENT = {4: "198.51.100.7", 6: "2001:db8:51::7"}
+CLIENT_2 = {4: "198.51.100.8", 6: "2001:db8:51::8"}
+LOOPBACK = {4: "127.0.0.1", 6: "::1"}
+POD_RANGES = "10.244.0.0/16,fd00:10:244::/48"
+FLAGS = ("--features", "serviceproxy", "--cluster-cidr", POD_RANGES)
+PROTOCOLS = ("tcp", "udp")
+BARRIER = "10.96.255.1"
+
+
+class ProxyWorld:
+    def __init__(self, lab, binary, source):
+        """`source` is a Folder or a Kube, empty."""
+        self.lab = lab
+        self.binary = binary
+        self.source = source
+        self.objects = source.objects
+        self.flags = None
+        self.services = []
+        self.numbers = iter(range(1, 250))
+        self.barriers = iter(range(1024, 65536))
+        self.objects.namespace(NAMESPACE)
+        for name in NODE:
+            self.node(name)
+        self.objects.put("networking.k8s.io/v1", "ServiceCIDR", "kubernetes", {
+            "spec": {"cidrs": list(services.SERVICE_RANGE.values())}})
+
+    def node(self, name, zone=None, taints=()):
+        """The Node object; in the zone of its own name unless another is said."""
+        subnets = self.lab.topology.hosts[name].pod_subnets
+        self.objects.put("v1", "Node", name, {
+            "spec": {"podCIDR": subnets[0], "podCIDRs": subnets,
+                     **({"taints": list(taints)} if taints else {})},
+            "status": {"addresses": [{"type": "InternalIP", "address": NODE[name][4]},
+                                     {"type": "InternalIP", "address": NODE[name][6]},
+                                     {"type": "Hostname", "address": name}]}},
+            labels={"topology.kubernetes.io/zone": zone or f"zone-{name[-1]}"})
+
+    def delete_later(self, kind, name, namespace=None):
+        """As if something still held it back: it has a deletionTimestamp. A folder only."""
+        path = self.objects.path(kind, name, namespace)
+        with open(path) as file:
+            document = yaml.safe_load(file)
+        document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        write_atomically(path, yaml.safe_dump(document))
+
+    # The agent of node-a
+
+    @property
+    def host(self):
+        return self.lab.node("node-a")
+
+    @property
+    def agent(self):
+        return self.lab.agent("node-a")
+
+    def start(self, *flags):
+        """With the usual flags unless others are said; waits until it serves."""
+        self.flags = flags or FLAGS
+        self.agent.start(self.binary, self.source, self.flags)
+        self.settle()
+        return self
+
+    def restart(self, *flags):
+        """Ends it and starts it, perhaps with other flags, over what it left in the kernel."""
+        code = self.agent.stop()
+        assert code == 0, f"SIGTERM: {code}:\n{self.agent.log()[-4000:]}"
+        return self.start(*flags)
+
+    def settle(self, timeout=5):
+        """Waits until the kernel serves everything written so far.
+
+        A Service with a new port and a slice for it, written last, are dialled until a pod answers.
+        """
+        port = next(self.barriers)
+        ports = [{"name": f"p{port}", "protocol": "TCP", "port": port, "targetPort": 8080}]
+        self.objects.put("v1", "Service", "barrier", {
+            "spec": {"clusterIP": BARRIER, "clusterIPs": [BARRIER], "ipFamilies": ["IPv4"],
+                     "ipFamilyPolicy": "SingleStack", "ports": ports}}, NAMESPACE)
+        pod = self.lab.pod("a1")
+        self.objects.put("discovery.k8s.io/v1", "EndpointSlice", "barrier", {
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [pod.address()], "nodeName": pod.node,
+                           "conditions": {"ready": True}}],
+            "ports": [{"name": f"p{port}", "protocol": "TCP", "port": 8080}]},
+            NAMESPACE, {"kubernetes.io/service-name": "barrier"})
+
+        def served():
+            assert self.agent.returncode is None, (
+                f"the agent ended with {self.agent.returncode}:\n{self.agent.log()[-4000:]}")
+            return self.lab.probe("tcp", BARRIER, port, source="a2", timeout=0.1).answered
+        wait_until(served, timeout, lambda: "the kernel to hold what was written last; the agent "
+                   f"said:\n{self.agent.log()[-3000:]}")
+
+    def clear(self):
+        """Takes a test's Services away, and what it changed of the rest."""
+        for service in self.services:
+            with contextlib.suppress(FileNotFoundError, KeyError):
+                service.delete()
+            with contextlib.suppress(FileNotFoundError, KeyError):
+                service.delete_endpoints()
+        self.services.clear()
+
+    def close(self):
+        self.agent.kill()
+        self.host.run(self.binary, "cleanup", "--state-dir", self.agent.state_dir, check=False)
+        self.agent.clear_log()
+        self.source.clear()
+
+    # Services
+
+    def service(self, *pods, node_port=None, lb=False, lb_mode=None, external=False,
+                settle=True, **options):
+        """A Service of tcp and udp port 80 to port 8080 of the pods, unless `ports` says otherwise.
+
+        `external=True` gives it external IPs, `lb=True` load balancer addresses: svc.external();
+        both take {family: address} instead. Further keywords are fields of Service or of the spec.
+        """
+        number = next(self.numbers)
+        fields = {key: options.pop(key) for key in ("ports", "families", "labels")
+                  if key in options}
+        svc = Service(self.objects, f"s{number}", number, spec=options, **fields)
+        if node_port:
+            svc.ports = tuple((*port[:4], node_port) for port in svc.ports)
+            svc.spec["type"] = "NodePort"
+        own = {family: svc.external(family) for family in svc.families}
+        if external:
+            addresses = own if external is True else external
+            svc.spec["externalIPs"] = list(addresses.values())
+        if lb:
+            addresses = own if lb is True else lb
+            svc.spec["type"] = "LoadBalancer"
+            svc.ingress = [{"ip": address, **({"ipMode": lb_mode} if lb_mode else {})}
+                           for address in addresses.values()]
+        self.services.append(svc)
+        svc.put()
+        if pods:
+            self.endpoints(svc, *pods, settle=False)
+        if settle:
+            self.settle()
+        return svc
+
+    def endpoints(self, svc, *pods, settle=True, **options):
+        """The Service's slices become these pods, by name or (name, {"conditions": ...})."""
+        found = [(self.lab.pod(pod[0]), pod[1]) if isinstance(pod, tuple) else self.lab.pod(pod)
+                 for pod in pods]
+        svc.endpoints(*found, **options)
+        if settle:
+            self.settle()
+
+    # Traffic
+
+    def place(self, source):
+        """A pod or a host."""
+        return Host(self.lab, f"pod-{source}") if source in self.lab.pods else self.lab.host(source)
+
+    def dial(self, source, proto, address, port, timeout=2.0, source_address=None, **options):
+        """From a pod, a host, or from the outside `client`, by the first of its addresses."""
+        if source == "client":
+            source_address = source_address or CLIENT[6 if ":" in address else 4]
+        return probe(self.place(source).ns, proto, address, port, timeout=timeout,
+                     source=source_address, **options)
+
+    def served(self, source, proto, address, port, by, peer=None, **options):
+        """Dials and asserts: one of `by` answered, saw one of `peer`, and was the one dialled."""
+        found = self.dial(source, proto, address, port, **options)
+        assert found.answered, found
+        assert found.pod in ([by] if isinstance(by, str) else by), found
+        assert peer is None or found.peer in ([peer] if isinstance(peer, str) else peer), found
+        assert found.reply_matches, found
+        return found
+
+    def refused(self, source, proto, address, port, **options):
+        """At once; the fastest of a few is judged, this machine has other things to do."""
+        tries = []
+        for _ in range(3):
+            tries.append(self.dial(source, proto, address, port, **options))
+            # A node's own datagram does not even leave it.
+            assert tries[-1].error == "refused" or (
+                proto == "udp" and source.startswith("node") and _not_permitted(tries[-1])), tries
+            if tries[-1].seconds < 0.1:
+                return
+        raise AssertionError(f"refused, but late: {tries}")
+
+    def dropped(self, source, proto, address, port, seconds=0.3, **options):
+        """Nothing comes back, no reset and no ICMP error."""
+        with witness(self.place(source), "input", -400, "refusals", **REFUSALS) as seen:
+            found = self.dial(source, proto, address, port, timeout=seconds, **options)
+            # On the node itself a dropped datagram is an error of its sender.
+            assert found.error == "timeout" or _not_permitted(found), found
+            assert not any(seen.counts().values()), (found, seen.counts())
+
+    def pods_of(self, source, proto, address, port, times=20, **options):
+        """The pods that answer, each time."""
+        found = [self.dial(source, proto, address, port, **options) for _ in range(times)]
+        assert all(one.answered for one in found), [one for one in found if not one.answered]
+        return [one.pod for one in found]
+
+    def wait_served(self, source, proto, address, port, by=None, timeout=5):
+        def dial():
+            found = self.dial(source, proto, address, port, timeout=0.2)
+            return found if found.answered and by in (None, found.pod) else None
+        return wait_until(dial, timeout, f"{by} to answer on {proto} {address}:{port}")
+
+    @contextlib.contextmanager
+    def serving(self, name, host, port):
+        """Something that serves on a host of its own accord, and answers from where it was asked."""
+        label = f"server-{name}"
+        bind = [address for address in self.addresses(host) if not address.startswith("fe80")]
+        log = pods.start_server(self.lab.processes, label, name, self.lab.ns(host), [str(port)],
+                                self.lab.state, bind)
+        try:
+            pods.wait_server(self.lab.processes, label, log)
+            yield
+        finally:
+            self.lab.processes.stop(label)
+
+    def fetch(self, address, port, path="/", source="node-a"):
+        return fetch(self.place(source).ns, address, port, path)
+
+    # Looks into the kernel
+
+    def addresses(self, name="node-a"):
+        """All addresses of a host; a node's towards its pods included."""
+        listed = json.loads(self.lab.host(name).out("ip", "-j", "addr"))
+        return {entry["local"] for link in listed for entry in link["addr_info"]}
+
+    def elements(self, name):
+        """The elements of one of our maps and sets, each flat: what nft lists, as one tuple."""
+        for kind in ("map", "set"):
+            done = self.host.run("nft", "-j", "list", kind, *TABLE, name, check=False)
+            if done.returncode == 0:
+                listed = json.loads(done.stdout)["nftables"]
+                found = next(entry[kind] for entry in listed if kind in entry)
+                return [tuple(_flat(element)) for element in found.get("elem", [])]
+        return []
+
+    def table(self):
+        """Our table, comparable, without what the kernel learns of clients."""
+        return "\n".join(line for line in table_text(self.host).splitlines()
+                         if not line.startswith(("map affinity4: ", "map affinity6: ")))
+
+    def entries(self, *filters, host="node-a"):
+        """conntrack's entries as sets of words."""
+        return [line.split() for line in self.lab.host(host).conntrack(*filters)]
+
+
+def _not_permitted(found):
+    return found.error == str(PermissionError(errno.EPERM, os.strerror(errno.EPERM)))
+
+
+def _flat(element):
+    if isinstance(element, dict):
+        for value in element.values():
+            yield from _flat(value)
+    elif isinstance(element, list):
+        for value in element:
+            yield from _flat(value)
+    else:
+        yield element
+
+
+@contextlib.contextmanager
+def a_proxy_world(lab, binary, source):
+    """Its agent must end cleanly and cleanup must leave nothing."""
+    lab.flush_conntrack()
+    world = ProxyWorld(lab, binary, source)
+    try:
+        world.start()
+        yield world
+        if world.agent.pid:
+            code = world.agent.stop()
+            assert code == 0, f"SIGTERM: {code}:\n{world.agent.log()[-4000:]}"
+        world.agent.check_sanitizer()
+    finally:
+        world.close()
+        left = leftovers(lab)
+        if left:
+            remove_leftovers(lab)
+    assert left == {}, "cleanup left something behind"
