@@ -1,14 +1,14 @@
 /* Round trips and new connections to several targets in turn.
  *
  *   bench-pingpong server PORT
- *       echoes TCP and UDP on every address, and reads away whatever TCP brings to PORT + 1; prints
- *       "ready".
+ *       echoes TCP and UDP on every address, but reads away TCP that comes in bulk; prints "ready".
  *   bench-pingpong rtt|new|rate|stream tcp|udp ROUNDS COUNT [DEVICE@]ADDR[/SPREAD]:PORT...
  *       each round takes every target, beginning with another each time, and prints a line with a
  *       figure of each. `rtt`: median us of COUNT small messages there and back. `new`: median us
  *       of COUNT new connections, by TCP connect, or a new UDP socket's first message there
- *       and back. `rate`: COUNT new connections, as many a second. `stream`: Mbit a second that one
- *       TCP connection to PORT + 1 takes in COUNT ms.
+ *       and back. `rate`: new connections a second, made and reset one after the
+ *       other, by the median of COUNT. `stream`: Mbit a second that one TCP connection takes in
+ *       COUNT ms.
  *
  * With SPREAD, new connections go to that many addresses from ADDR on, far apart. DEVICE is the
  * interface the packets leave by. Targets take turns because a machine's pace drifts: a ratio
@@ -76,28 +76,18 @@ static void echo_datagram(int fd)
 
 static void echo_stream(int fd)
 {
-    char buf[2048];
-    ssize_t n = read(fd, buf, sizeof(buf));
-    if (n <= 0 || write(fd, buf, (size_t)n) != n)
-        close(fd);
-}
-
-static void swallow_stream(int fd)
-{
     static char buf[256 << 10];
-    while (read(fd, buf, sizeof(buf)) > 0)
-        ;
-    close(fd);
+    ssize_t n = read(fd, buf, sizeof(buf));
+    if (n <= 0 || (n <= MESSAGE && write(fd, buf, (size_t)n) != n))
+        close(fd);
 }
 
 static _Noreturn void serve(uint16_t port)
 {
     int tcp = listener(SOCK_STREAM, port), udp = listener(SOCK_DGRAM, port);
-    int sink = listener(SOCK_STREAM, port + 1);
     int epoll = epoll_create1(EPOLL_CLOEXEC), one = 1;
     watch(epoll, tcp);
     watch(epoll, udp);
-    watch(epoll, sink);
     puts("ready");
     fflush(stdout);
     for (;;) {
@@ -107,8 +97,6 @@ static _Noreturn void serve(uint16_t port)
             int fd = ev[i].data.fd;
             if (fd == udp) {
                 echo_datagram(fd);
-            } else if (fd == sink) {
-                swallow_stream(accept4(sink, NULL, NULL, SOCK_CLOEXEC));
             } else if (fd != tcp) {
                 echo_stream(fd);
             } else if ((fd = accept4(tcp, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
@@ -189,20 +177,21 @@ static double median_of(struct target *t, bool fresh, bool udp, size_t count, do
     return took[count / 2];
 }
 
-static double rate_of(struct target *t, bool udp, size_t count)
+static double rate_of(struct target *t, bool udp, size_t count, double *took)
 {
-    double start = now_us();
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        double start = now_us();
         time_new(t, udp);
-    return (double)count * 1e6 / (now_us() - start);
+        took[i] = now_us() - start;
+    }
+    qsort(took, count, sizeof(*took), ascending);
+    return 1e6 / took[count / 2];
 }
 
 static double stream_of(const struct target *t, size_t ms)
 {
     static const char buf[256 << 10];
-    struct sockaddr_in to = t->address;
-    to.sin_port = htons((uint16_t)(ntohs(to.sin_port) + 1));
-    int fd = dial(t, &to, false);
+    int fd = dial(t, &t->address, false);
     double start = now_us(), bytes = 0, took;
     do {
         ssize_t n = write(fd, buf, sizeof(buf));
@@ -251,7 +240,7 @@ static void measure(enum what what, bool udp, int rounds, size_t count, struct t
         double figure[TARGETS_MAX];
         for (int k = 0; k < n; k++) {
             int t = (r + k) % n;
-            figure[t] = what == RATE     ? rate_of(&to[t], udp, count)
+            figure[t] = what == RATE     ? rate_of(&to[t], udp, count, took)
                         : what == STREAM ? stream_of(&to[t], count)
                                          : median_of(&to[t], what == NEW, udp, count, took);
         }
