@@ -229,6 +229,8 @@ class ApiWriter:
     def _put(self, connection, object_key, body):
         plural, ns, object_name = object_key
         path = PATHS[plural].format(ns)
+        metadata = {k: v for k, v in body["metadata"].items() if k != "uid"}  # the server's to give
+        body = body | {"metadata": metadata}
         status, said = 409, ""
         if object_key not in self.shown:
             status, said = self._ask(connection, "POST", path, body)
@@ -274,7 +276,7 @@ class ApiWriter:
         put, gone = changes(self.shown, objects)
         for plurals in (("nodes", "namespaces"), ("services",), ("endpointslices",)):
             self._all([lambda c, k=k, o=o: self._put(c, k, o) for k, o in put if k[0] in plurals])
-        for plurals in (("endpointslices", "services"), ("namespaces", "nodes")):
-            self._all([lambda c, k=k: self._delete(c, k) for k in gone if k[0] in plurals])
+        # A namespace stays: without controllers its deletion would not end.
+        self._all([lambda c, k=k: self._delete(c, k) for k in gone if k[0] != "namespaces"])
         self.shown = objects
         return len(put), len(gone)
