@@ -55,7 +55,8 @@ static void forget(struct nft *n)
 {
     for (size_t i = 0; i < n->n_known; i++)
         nft_group_unref(n->known[i]);
-    n->n_known = n->classes.n = 0;
+    n->n_known = 0;
+    nft_classes_forget(&n->classes);
     n->is_known = false;
 }
 
@@ -125,9 +126,9 @@ static int read_kernel(struct pass *p, struct err *err)
     if (!r)
         r = nft_layout_read(n->port, n->table, &p->layout, &n->classes, &p->why, err);
     if (!r && p->layout == NFT_LAYOUT_WANTED)
-        r = nft_elem_read(n->port, n->table, &p->mem, &p->found, err);
+        r = nft_elem_read(n->port, n->table, &n->classes, &p->mem, &p->found, err);
     else
-        n->classes.n = 0; /* they go with the table */
+        nft_classes_forget(&n->classes); /* they go with the table */
     nft_classes_count(&n->classes, &p->found, 1);
     p->read = !r;
     return r;
@@ -153,6 +154,7 @@ static void compare(struct pass *p)
     nft_classes_copy(&p->classes, &n->classes);
     nft_classes_count(&p->classes, &p->diff.dels, -1);
     nft_classes_count(&p->classes, &p->diff.adds, 1);
+    nft_classes_number(&p->classes);
 }
 
 static bool any_class(const struct nft_classes *c, bool (*is)(const struct nft_class_ref *r))
@@ -316,9 +318,7 @@ static int send_classes(struct pass *p, struct err *err)
         return passes(-r) ? AGAIN : r;
     }
     committed(n);
-    for (size_t i = 0; i < p->classes.n; i++)
-        if (nft_class_is_due(&p->classes.v[i]))
-            nft_classes_found(&n->classes, &p->classes.v[i].class, false);
+    nft_classes_learn(&n->classes, &p->classes);
     nft_classes_made(&p->classes);
     return 0;
 }
@@ -331,8 +331,10 @@ static int send_batch(struct pass *p, struct err *err)
         nft_layout_put(&n->buf, n->port, n->table);
         nft_classes_put_due(&n->buf, n->port, n->table, &p->classes);
     }
-    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &p->diff.dels, p->single);
-    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_NEWSETELEM, &p->diff.adds, p->single);
+    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &p->classes, &p->diff.dels,
+                 p->single);
+    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_NEWSETELEM, &p->classes, &p->diff.adds,
+                 p->single);
     struct nl_error *errors = xmalloc(ERRORS_MAX * sizeof(*errors));
     size_t n_errors = 0;
     int r = nft_batch_send(&n->buf, n->port, errors, ERRORS_MAX, &n_errors, err);
@@ -357,7 +359,8 @@ static int send_late(struct pass *p, struct err *err)
         struct nl_error e;
         size_t n_errors = 0;
         nft_batch_begin(&n->buf, n->port, n->genid);
-        nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &p->diff.late, false);
+        nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &p->classes, &p->diff.late,
+                     false);
         if (chains)
             nft_classes_put_left(&n->buf, n->port, n->table, &p->classes);
         r = nft_batch_send(&n->buf, n->port, &e, 1, &n_errors, err);

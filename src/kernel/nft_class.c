@@ -5,20 +5,26 @@
 
 #include "kernel/nft_impl.h"
 
-static struct nft_class_ref *find(struct nft_classes *c, const struct nft_class *class)
+static size_t lower_bound(const struct nft_classes *c, const struct nft_class *class)
 {
     size_t lo = 0, hi = c->n;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        int cmp = memcmp(&c->v[mid].class, class, sizeof(*class));
-        if (!cmp)
-            return &c->v[mid];
-        if (cmp < 0)
+        if (memcmp(&c->v[mid].class, class, sizeof(*class)) < 0)
             lo = mid + 1;
         else
             hi = mid;
     }
-    struct nft_class_ref *r = vec_insert(c, lo);
+    return lo;
+}
+
+static struct nft_class_ref *find(struct nft_classes *c, const struct nft_class *class)
+{
+    size_t at = lower_bound(c, class);
+    if (at < c->n && !memcmp(&c->v[at].class, class, sizeof(*class)))
+        return &c->v[at];
+    struct nft_class_ref *r = vec_insert(c, at);
+    memset(r, 0, sizeof(*r));
     r->class = *class;
     return r;
 }
@@ -30,12 +36,81 @@ void nft_classes_found(struct nft_classes *c, const struct nft_class *class, boo
     r->wrong = wrong;
 }
 
+/* Chains of this kind are led to by elements of their own. */
+static bool has_number(const struct nft_class *class)
+{
+    return class->kind != NFT_CLASS_REMEMBER;
+}
+
+void nft_classes_forget(struct nft_classes *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        c->v[i] = (struct nft_class_ref){ .class = c->v[i].class, .number = c->v[i].number };
+}
+
+static bool take_number(struct nft_classes *c, const struct nft_elem *e)
+{
+    struct nft_class class;
+    size_t before = c->n;
+    if (!nft_elem_class(e, &class) || e->klen != sizeof(uint32_t))
+        return false;
+    struct nft_class_ref *r = find(c, &class);
+    if (c->n != before || !r->exists || r->numbered || !has_number(&class))
+        return false;
+    memcpy(&r->number, e->b, sizeof(r->number));
+    r->numbered = r->number;
+    return r->numbered;
+}
+
+bool nft_classes_take_numbers(struct nft_classes *c, const struct nft_ops *ops)
+{
+    struct nft_classes found = { 0 };
+    bool right = true;
+    nft_classes_copy(&found, c);
+    for (size_t i = 0; i < ops->n; i++)
+        right &= take_number(&found, ops->v[i].elem);
+    for (size_t i = 0; i < found.n; i++)
+        if (!found.v[i].numbered)
+            found.v[i].number = 0; /* somebody may have given it to another */
+    if (right)
+        nft_classes_copy(c, &found);
+    vec_done(&found);
+    return right;
+}
+
+void nft_classes_number(struct nft_classes *c)
+{
+    uint32_t last = c->last;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->v[i].number > last)
+            last = c->v[i].number;
+    for (size_t i = 0; i < c->n; i++)
+        if (nft_class_is_due(&c->v[i]) && !c->v[i].number && has_number(&c->v[i].class))
+            c->v[i].number = ++last;
+    c->last = last;
+}
+
+uint32_t nft_class_number(const struct nft_classes *c, const struct nft_class *class)
+{
+    size_t at = lower_bound(c, class);
+    return at < c->n && !memcmp(&c->v[at].class, class, sizeof(*class)) ? c->v[at].number : 0;
+}
+
+const struct nft_class *nft_class_of(const struct nft_classes *c, uint32_t number)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (number && c->v[i].number == number)
+            return &c->v[i].class;
+    return NULL;
+}
+
 void nft_classes_copy(struct nft_classes *to, const struct nft_classes *from)
 {
     vec_reserve(to, from->n);
     if (from->n)
         memcpy(to->v, from->v, from->n * sizeof(from->v[0]));
     to->n = from->n;
+    to->last = from->last;
 }
 
 void nft_classes_count(struct nft_classes *c, const struct nft_ops *ops, int by)
@@ -52,7 +127,7 @@ void nft_classes_count(struct nft_classes *c, const struct nft_ops *ops, int by)
 
 bool nft_class_is_due(const struct nft_class_ref *r)
 {
-    return r->refs && (!r->exists || r->wrong);
+    return r->refs && (!r->exists || r->wrong || (has_number(&r->class) && !r->numbered));
 }
 
 bool nft_class_is_left(const struct nft_class_ref *r)
@@ -95,8 +170,11 @@ void nft_classes_put_due(struct nl_buf *b, struct nl_port *port, const struct nf
         if (nft_class_is_due(&c->v[i]) && !c->v[i].exists)
             put_chain(b, port, t, NFT_MSG_NEWCHAIN, nft_class_name(&c->v[i].class, name));
     for (size_t i = 0; i < c->n; i++)
-        if (nft_class_is_due(&c->v[i]))
+        if (nft_class_is_due(&c->v[i]) && (!c->v[i].exists || c->v[i].wrong))
             put_rules(b, port, t, &c->v[i]);
+    for (size_t i = 0; i < c->n; i++)
+        if (nft_class_is_due(&c->v[i]) && c->v[i].number && !c->v[i].numbered)
+            nft_elem_put_class(b, port, t, NFT_MSG_NEWSETELEM, &c->v[i]);
 }
 
 void nft_classes_put_left(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
@@ -104,6 +182,9 @@ void nft_classes_put_left(struct nl_buf *b, struct nl_port *port, const struct n
 {
     struct nft_class next[2];
     char name[NFT_CLASS_NAME_MAX];
+    for (size_t i = 0; i < c->n; i++)
+        if (nft_class_is_left(&c->v[i]) && c->v[i].numbered)
+            nft_elem_put_class(b, port, t, NFT_MSG_DELSETELEM, &c->v[i]);
     /* A chain that others go to after these. */
     for (int last = 0; last < 2; last++)
         for (size_t i = 0; i < c->n; i++)
@@ -111,13 +192,27 @@ void nft_classes_put_left(struct nl_buf *b, struct nl_port *port, const struct n
                 put_chain(b, port, t, NFT_MSG_DELCHAIN, nft_class_name(&c->v[i].class, name));
 }
 
+static void made(struct nft_class_ref *r, uint32_t number)
+{
+    r->exists = true;
+    r->wrong = false;
+    r->number = number;
+    r->numbered = number;
+}
+
+void nft_classes_learn(struct nft_classes *c, const struct nft_classes *from)
+{
+    for (size_t i = 0; i < from->n; i++)
+        if (nft_class_is_due(&from->v[i]))
+            made(find(c, &from->v[i].class), from->v[i].number);
+    c->last = from->last;
+}
+
 void nft_classes_made(struct nft_classes *c)
 {
     for (size_t i = 0; i < c->n; i++)
-        if (nft_class_is_due(&c->v[i])) {
-            c->v[i].exists = true;
-            c->v[i].wrong = false;
-        }
+        if (nft_class_is_due(&c->v[i]))
+            made(&c->v[i], c->v[i].number);
 }
 
 void nft_classes_gone(struct nft_classes *c)

@@ -18,18 +18,29 @@ static void put_data(struct nlmsghdr *m, uint16_t type, const void *p, size_t n)
     mnl_attr_nest_end(m, nest);
 }
 
-static void put_verdict(struct nlmsghdr *m, const struct nft_elem *e)
+static void put_verdict(struct nlmsghdr *m, const struct nft_class *c)
 {
-    struct nft_class c;
     char name[NFT_CLASS_NAME_MAX];
-    if (!nft_elem_class(e, &c))
-        return;
     struct nlattr *data = mnl_attr_nest_start(m, NFTA_SET_ELEM_DATA);
     struct nlattr *verdict = mnl_attr_nest_start(m, NFTA_DATA_VERDICT);
     mnl_attr_put_u32(m, NFTA_VERDICT_CODE, htonl((uint32_t)NFT_GOTO));
-    mnl_attr_put_strz(m, NFTA_VERDICT_CHAIN, nft_class_name(&c, name));
+    mnl_attr_put_strz(m, NFTA_VERDICT_CHAIN, nft_class_name(c, name));
     mnl_attr_nest_end(m, verdict);
     mnl_attr_nest_end(m, data);
+}
+
+static void put_elem_data(struct nlmsghdr *m, const struct nft_elem *e,
+                          const struct nft_classes *classes)
+{
+    struct nft_class class;
+    if (!nft_elem_class(e, &class)) {
+        put_data(m, NFTA_SET_ELEM_DATA, e->b + e->klen + e->elen, e->dlen);
+    } else if (nft_set_defs[e->set].data[0] == NFT_FIELD_VERDICT) {
+        put_verdict(m, &class);
+    } else {
+        uint32_t number = nft_class_number(classes, &class);
+        put_data(m, NFTA_SET_ELEM_DATA, &number, sizeof(number));
+    }
 }
 
 static bool is_interval_of_one_field(enum nft_set set)
@@ -68,7 +79,8 @@ static void put_interval(struct nlmsghdr *m, const struct nft_elem *e)
         put_bound(m, after, e->elen, NFT_SET_ELEM_INTERVAL_END);
 }
 
-static void put_elem(struct nlmsghdr *m, const struct nft_elem *e, bool data)
+static void put_elem(struct nlmsghdr *m, const struct nft_elem *e,
+                     const struct nft_classes *classes, bool data)
 {
     if (e->elen && is_interval_of_one_field(e->set)) {
         put_interval(m, e);
@@ -81,15 +93,13 @@ static void put_elem(struct nlmsghdr *m, const struct nft_elem *e, bool data)
         mnl_attr_put_u32(m, NFTA_SET_ELEM_FLAGS, htonl(NFT_SET_ELEM_CATCHALL));
     if (e->elen)
         put_data(m, NFTA_SET_ELEM_KEY_END, e->b + e->klen, e->elen);
-    if (data && nft_set_defs[e->set].data[0] == NFT_FIELD_VERDICT)
-        put_verdict(m, e);
-    else if (data && e->dlen)
-        put_data(m, NFTA_SET_ELEM_DATA, e->b + e->klen + e->elen, e->dlen);
+    if (data && e->dlen)
+        put_elem_data(m, e, classes);
     mnl_attr_nest_end(m, nest);
 }
 
 void nft_elem_put(struct nl_buf *b, struct nl_port *port, const struct nft_table *t, uint16_t type,
-                  struct nft_ops *ops, bool single)
+                  const struct nft_classes *classes, struct nft_ops *ops, bool single)
 {
     bool add = type == NFT_MSG_NEWSETELEM;
     for (size_t i = 0; i < ops->n;) {
@@ -100,12 +110,28 @@ void nft_elem_put(struct nl_buf *b, struct nl_port *port, const struct nft_table
         struct nlattr *list = mnl_attr_nest_start(m, NFTA_SET_ELEM_LIST_ELEMENTS);
         uint32_t start = m->nlmsg_len;
         do {
-            put_elem(m, ops->v[i].elem, add);
+            put_elem(m, ops->v[i].elem, classes, add);
             ops->v[i++].seq = m->nlmsg_seq;
         } while (!single && i < ops->n && ops->v[i].elem->set == set &&
                  m->nlmsg_len - start < LIST_MAX);
         mnl_attr_nest_end(m, list);
     }
+}
+
+void nft_elem_put_class(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
+                        uint16_t type, const struct nft_class_ref *r)
+{
+    bool add = type == NFT_MSG_NEWSETELEM;
+    struct nlmsghdr *m = nft_msg(b, port, type, add ? NLM_F_CREATE : 0);
+    mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_TABLE, t->name);
+    mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_SET, t->sets[NFT_CLASSES].name);
+    struct nlattr *list = mnl_attr_nest_start(m, NFTA_SET_ELEM_LIST_ELEMENTS);
+    struct nlattr *nest = mnl_attr_nest_start(m, NFTA_LIST_ELEM);
+    put_data(m, NFTA_SET_ELEM_KEY, &r->number, sizeof(r->number));
+    if (add)
+        put_verdict(m, &r->class);
+    mnl_attr_nest_end(m, nest);
+    mnl_attr_nest_end(m, list);
 }
 
 /* NULL data: absent, which is right only for what is optional. */
@@ -140,8 +166,24 @@ static bool get_class(const struct nlattr *nest, struct nft_class *ret)
            nft_class_parse(mnl_attr_get_str(v[NFTA_VERDICT_CHAIN]), ret);
 }
 
-static int parse_elem(const struct nlattr *nest, enum nft_set set, struct arena *mem,
-                      struct nft_ops *ret)
+/* The class that the number of an element stands for; false: none that is known. */
+static bool get_numbered(const struct nlattr *nest, const struct nft_classes *classes,
+                         struct nft_class *ret)
+{
+    const uint8_t *data;
+    size_t n;
+    uint32_t number;
+    if (!get_data(nest, &data, &n) || n != sizeof(number))
+        return false;
+    memcpy(&number, data, sizeof(number));
+    const struct nft_class *class = classes ? nft_class_of(classes, number) : NULL;
+    if (class)
+        *ret = *class;
+    return class;
+}
+
+static int parse_elem(const struct nlattr *nest, enum nft_set set,
+                      const struct nft_classes *classes, struct arena *mem, struct nft_ops *ret)
 {
     static const struct nl_policy policy[] = {
         [NFTA_SET_ELEM_KEY] = NL_NEST,
@@ -158,8 +200,10 @@ static int parse_elem(const struct nlattr *nest, enum nft_set set, struct arena 
         !get_data(tb[NFTA_SET_ELEM_KEY_END], &end, &elen) || (klen && klen != nft_set_klen(set)) ||
         (elen && (elen != klen || is_interval_of_one_field(set))))
         return -EBADMSG;
-    if (nft_set_defs[set].data[0] == NFT_FIELD_VERDICT) {
-        if (get_class(tb[NFTA_SET_ELEM_DATA], &class)) {
+    enum nft_field kind = nft_set_defs[set].data[0];
+    if (kind == NFT_FIELD_VERDICT || kind == NFT_FIELD_CLASS) {
+        if (kind == NFT_FIELD_VERDICT ? get_class(tb[NFTA_SET_ELEM_DATA], &class)
+                                      : get_numbered(tb[NFTA_SET_ELEM_DATA], classes, &class)) {
             data = (const uint8_t *)&class;
             dlen = sizeof(class);
         }
@@ -184,8 +228,8 @@ static int parse_elem(const struct nlattr *nest, enum nft_set set, struct arena 
     return 0;
 }
 
-int nft_elem_parse(const struct nlmsghdr *m, enum nft_set set, struct arena *mem,
-                   struct nft_ops *ret)
+int nft_elem_parse(const struct nlmsghdr *m, enum nft_set set, const struct nft_classes *classes,
+                   struct arena *mem, struct nft_ops *ret)
 {
     static const struct nl_policy policy[] = { [NFTA_SET_ELEM_LIST_ELEMENTS] = NL_NEST };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
@@ -196,7 +240,7 @@ int nft_elem_parse(const struct nlmsghdr *m, enum nft_set set, struct arena *mem
     const struct nlattr *list = tb[NFTA_SET_ELEM_LIST_ELEMENTS], *e = mnl_attr_get_payload(list);
     const char *end = (const char *)e + mnl_attr_get_payload_len(list);
     for (; mnl_attr_ok(e, (int)(end - (const char *)e)); e = mnl_attr_next(e)) {
-        int r = parse_elem(e, set, mem, ret);
+        int r = parse_elem(e, set, classes, mem, ret);
         if (r)
             return r;
     }
@@ -248,6 +292,7 @@ void nft_elem_pair(enum nft_set set, struct arena *mem, struct nft_ops *ret, siz
 
 struct reading {
     enum nft_set set;
+    const struct nft_classes *classes;
     struct arena *mem;
     struct nft_ops *ret;
     size_t start;
@@ -256,7 +301,7 @@ struct reading {
 static int read_elems(const struct nlmsghdr *m, void *user)
 {
     struct reading *r = user;
-    return nft_elem_parse(m, r->set, r->mem, r->ret);
+    return nft_elem_parse(m, r->set, r->classes, r->mem, r->ret);
 }
 
 static void restart(void *user)
@@ -265,25 +310,31 @@ static void restart(void *user)
     r->ret->n = r->start;
 }
 
-int nft_elem_read(struct nl_port *port, const struct nft_table *t, struct arena *mem,
-                  struct nft_ops *ret, struct err *err)
+int nft_elem_read_set(struct nl_port *port, const struct nft_table *t, enum nft_set set,
+                      const struct nft_classes *classes, struct arena *mem, struct nft_ops *ret,
+                      struct err *err)
 {
     struct nl_buf b = { 0 };
-    int r = 0;
-    for (int i = 0; i < NFT_SET_COUNT && !r; i++) {
-        if (!nft_table_has(t, i) || t->sets[i].dynamic)
-            continue;
-        struct reading reading = { (enum nft_set)i, mem, ret, ret->n };
-        nl_buf_clear(&b);
-        struct nlmsghdr *m = nft_msg(&b, port, NFT_MSG_GETSETELEM, 0);
-        mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_TABLE, t->name);
-        mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_SET, t->sets[i].name);
-        r = nl_dump(port, m, read_elems, restart, &reading, err);
-        nft_elem_pair((enum nft_set)i, mem, ret, reading.start);
-        if (r)
-            err_prefix(err, "cannot read set %s of table inet %s", t->sets[i].name, t->name);
-    }
+    struct reading reading = { set, classes, mem, ret, ret->n };
+    struct nlmsghdr *m = nft_msg(&b, port, NFT_MSG_GETSETELEM, 0);
+    mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_TABLE, t->name);
+    mnl_attr_put_strz(m, NFTA_SET_ELEM_LIST_SET, t->sets[set].name);
+    int r = nl_dump(port, m, read_elems, restart, &reading, err);
+    nft_elem_pair(set, mem, ret, reading.start);
+    if (r)
+        err_prefix(err, "cannot read set %s of table inet %s", t->sets[set].name, t->name);
     nl_buf_done(&b);
+    return r;
+}
+
+int nft_elem_read(struct nl_port *port, const struct nft_table *t,
+                  const struct nft_classes *classes, struct arena *mem, struct nft_ops *ret,
+                  struct err *err)
+{
+    int r = 0;
+    for (int i = 0; i < NFT_SET_COUNT && !r; i++)
+        if (nft_table_has(t, i) && !t->sets[i].dynamic && i != NFT_CLASSES)
+            r = nft_elem_read_set(port, t, (enum nft_set)i, classes, mem, ret, err);
     nft_ops_sort(ret);
     return r;
 }

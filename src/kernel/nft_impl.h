@@ -44,15 +44,29 @@ void nft_ops_diff(const struct nft_ops *have, const struct nft_ops *want,
 
 struct nft_class_ref {
     struct nft_class class;
-    uint32_t refs; /* elements that need the chain */
-    bool exists;   /* in the kernel */
-    bool wrong;    /* with other rules than the class's */
+    uint32_t number; /* the key of NFT_CLASSES that leads to the chain; 0: none */
+    uint32_t refs;   /* elements that need the chain */
+    bool exists;     /* in the kernel */
+    bool numbered;   /* in the kernel, too: NFT_CLASSES has the number */
+    bool wrong;      /* with other rules than the class's */
 };
 struct nft_classes {
     struct nft_class_ref *v; /* by class */
     size_t n, cap;
+    uint32_t last; /* number given */
 };
 void nft_classes_found(struct nft_classes *c, const struct nft_class *class, bool wrong);
+/* What is in the kernel is unknown. Numbers are kept: a table made anew is as it was before. */
+void nft_classes_forget(struct nft_classes *c);
+/* From all elements of NFT_CLASSES; false when they are not at most one for each class found. */
+bool nft_classes_take_numbers(struct nft_classes *c, const struct nft_ops *ops);
+/* Gives one to each class that is due and has none. Numbers do not come back: a packet may still be
+ * on its way with one. */
+void nft_classes_number(struct nft_classes *c);
+/* 0: it has none. */
+uint32_t nft_class_number(const struct nft_classes *c, const struct nft_class *class);
+/* NULL: nobody has it. */
+const struct nft_class *nft_class_of(const struct nft_classes *c, uint32_t number);
 void nft_classes_copy(struct nft_classes *to, const struct nft_classes *from);
 /* Adds `by`, 1 or -1, to the refs of each class that the ops' elements need. */
 void nft_classes_count(struct nft_classes *c, const struct nft_ops *ops, int by);
@@ -62,6 +76,8 @@ bool nft_class_is_left(const struct nft_class_ref *r); /* without an element */
 void nft_classes_put_due(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
                          const struct nft_classes *c);
 void nft_classes_made(struct nft_classes *c);
+/* Those that are due in `from` are there now. */
+void nft_classes_learn(struct nft_classes *c, const struct nft_classes *from);
 void nft_classes_put_left(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
                           const struct nft_classes *c);
 void nft_classes_gone(struct nft_classes *c);
@@ -88,15 +104,23 @@ void nft_rule_print(struct buf *b, struct nftnl_rule *r);
 
 /* Messages for all ops, which get their seq. `single`: one element to a message. */
 void nft_elem_put(struct nl_buf *b, struct nl_port *port, const struct nft_table *t, uint16_t type,
-                  struct nft_ops *ops, bool single);
-/* Every element of every set by key, allocated in `mem`; of dynamic sets none. */
-int nft_elem_read(struct nl_port *port, const struct nft_table *t, struct arena *mem,
-                  struct nft_ops *ret, struct err *err);
+                  const struct nft_classes *classes, struct nft_ops *ops, bool single);
+/* The element of NFT_CLASSES. */
+void nft_elem_put_class(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
+                        uint16_t type, const struct nft_class_ref *r);
+/* Every element of every set by key, allocated in `mem`; of dynamic sets and NFT_CLASSES none. */
+int nft_elem_read(struct nl_port *port, const struct nft_table *t,
+                  const struct nft_classes *classes, struct arena *mem, struct nft_ops *ret,
+                  struct err *err);
+/* Appends those of one set. */
+int nft_elem_read_set(struct nl_port *port, const struct nft_table *t, enum nft_set set,
+                      const struct nft_classes *classes, struct arena *mem, struct nft_ops *ret,
+                      struct err *err);
 /* One NFT_MSG_NEWSETELEM of a dump of the set. 0 or -EBADMSG. Of an interval set with one field
  * the kernel tells first and last + 1 apart, in any order: nft_elem_pair() makes elements of
  * those that came from index `start` on. */
-int nft_elem_parse(const struct nlmsghdr *m, enum nft_set set, struct arena *mem,
-                   struct nft_ops *ret);
+int nft_elem_parse(const struct nlmsghdr *m, enum nft_set set, const struct nft_classes *classes,
+                   struct arena *mem, struct nft_ops *ret);
 void nft_elem_pair(enum nft_set set, struct arena *mem, struct nft_ops *ret, size_t start);
 
 /* ---- nft_batch.c ---- */

@@ -21,6 +21,7 @@ static const struct {
     [NFT_FIELD_IP6] = { 8, 2 },       [NFT_FIELD_PROTO] = { 12, 2 },
     [NFT_FIELD_PORT] = { 13, 2 },     [NFT_FIELD_MARK] = { 19, 1 },
     [NFT_FIELD_PRIORITY] = { 23, 1 }, [NFT_FIELD_VERDICT] = { NFT_DATA_VERDICT, 0 },
+    [NFT_FIELD_CLASS] = { 23, 1 },
 };
 #define TYPE_BITS 6 /* of each type in a concatenation */
 
@@ -375,6 +376,21 @@ static void compare_rules(struct reading *r, struct nft_classes *classes)
     }
 }
 
+/* Each class has one number, and nothing else has one. */
+static int read_numbers(struct reading *r, struct nl_port *port, struct nft_classes *classes,
+                        struct err *err)
+{
+    struct arena mem = { 0 };
+    struct nft_ops ops = { 0 };
+    int ret = nft_elem_read_set(port, r->t, NFT_CLASSES, NULL, &mem, &ops, err);
+    bool right = nft_classes_take_numbers(classes, &ops);
+    if (!ret && !right)
+        differs(r, "elements of map", r->t->sets[NFT_CLASSES].name);
+    vec_done(&ops);
+    arena_done(&mem);
+    return ret;
+}
+
 static int dump(struct reading *r, struct nl_port *port, uint16_t type, uint16_t table_attr,
                 size_t *count, int (*cb)(const struct nlmsghdr *m, void *user), struct err *err)
 {
@@ -415,6 +431,8 @@ int nft_layout_read(struct nl_port *port, const struct nft_table *t, enum nft_la
         size_t sets = (size_t)__builtin_popcountll(t->holds);
         if (r.sets != sets || r.chains != t->n_chains || r.use != sets + r.chains + r.classes.n)
             differs(&r, "number of sets, chains and objects", NULL);
+        if (!why->n && nft_table_has(t, NFT_CLASSES))
+            res = read_numbers(&r, port, classes, err);
         *ret = why->n ? NFT_LAYOUT_OTHER : NFT_LAYOUT_WANTED;
     }
     for (size_t i = 0; i < t->n_chains; i++)

@@ -49,8 +49,8 @@ const struct nft_set_def nft_set_defs[NFT_SET_COUNT] = {
     [NFT_REPLYMARK4] = { "replymark4", { NFT_FIELD_IP4 }, { NFT_FIELD_MARK }, .size = FEW },
     [NFT_REPLYMARK6] = { "replymark6", { NFT_FIELD_IP6 }, { NFT_FIELD_MARK }, .size = FEW },
 
-    [NFT_SERVICE4] = { "service4", FLOW4, { NFT_FIELD_VERDICT }, .size = FLOWS },
-    [NFT_SERVICE6] = { "service6", FLOW6, { NFT_FIELD_VERDICT }, .size = FLOWS },
+    [NFT_SERVICE4] = { "service4", FLOW4, { NFT_FIELD_CLASS }, .size = FLOWS },
+    [NFT_SERVICE6] = { "service6", FLOW6, { NFT_FIELD_CLASS }, .size = FLOWS },
     [NFT_ENDPOINT4] = { "endpoint4", FLOW4_AND(NFT_FIELD_PRIORITY), TO4, .size = FLOWS },
     [NFT_ENDPOINT6] = { "endpoint6", FLOW6_AND(NFT_FIELD_PRIORITY), TO6, .size = FLOWS },
     [NFT_CLUSTERIP4] = { "clusterip4", { NFT_FIELD_IP4 }, .size = FLOWS },
@@ -85,6 +85,7 @@ const struct nft_set_def nft_set_defs[NFT_SET_COUNT] = {
                               { NFT_FIELD_PRIORITY },
                               { NFT_FIELD_VERDICT },
                               .size = FLOWS },
+    [NFT_CLASSES] = { "classes", { NFT_FIELD_PRIORITY }, { NFT_FIELD_VERDICT }, .size = FLOWS },
 };
 
 size_t nft_field_size(enum nft_field field)
@@ -100,6 +101,7 @@ size_t nft_field_size(enum nft_field field)
     case NFT_FIELD_PORT:
     case NFT_FIELD_MARK:
     case NFT_FIELD_PRIORITY:
+    case NFT_FIELD_CLASS:
         return 4;
     case NFT_FIELD_VERDICT:
         return sizeof(struct nft_class);
@@ -143,7 +145,8 @@ size_t nft_elem_size(const struct nft_elem *e)
 
 bool nft_elem_class(const struct nft_elem *e, struct nft_class *ret)
 {
-    if (nft_set_defs[e->set].data[0] != NFT_FIELD_VERDICT || e->dlen != sizeof(*ret))
+    enum nft_field data = nft_set_defs[e->set].data[0];
+    if ((data != NFT_FIELD_VERDICT && data != NFT_FIELD_CLASS) || e->dlen != sizeof(*ret))
         return false;
     memcpy(ret, e->b + e->klen + e->elen, sizeof(*ret));
     return true;

@@ -28,6 +28,7 @@ static const char *const field_type[] = {
     [NFT_FIELD_IP6] = "ipv6_addr",     [NFT_FIELD_PROTO] = "inet_proto",
     [NFT_FIELD_PORT] = "inet_service", [NFT_FIELD_MARK] = "mark",
     [NFT_FIELD_PRIORITY] = "classid",  [NFT_FIELD_VERDICT] = "verdict",
+    [NFT_FIELD_CLASS] = "classid",
 };
 
 static void put_fields(struct buf *b, const enum nft_field *fields, size_t max, const uint8_t *p,
@@ -72,34 +73,68 @@ static int by_class(const void *x, const void *y)
     return memcmp(x, y, sizeof(struct nft_class));
 }
 
-/* The chains that the elements lead to, those they go to first. */
-static void put_classes(struct buf *b, const struct nft_table *t,
-                        const struct nft_elem *const *elems, size_t n)
+struct class_list { /* those that the elements need, sorted; REMEMBER first, which have no number */
+    VEC(struct nft_class) v;
+    size_t unnumbered;
+};
+
+static void list_classes(struct class_list *ret, const struct nft_elem *const *elems, size_t n)
 {
-    VEC(struct nft_class) classes = { 0 };
     struct nft_class c, next[2];
     for (size_t i = 0; i < n; i++) {
         if (!nft_elem_class(elems[i], &c))
             continue;
-        vec_push(&classes, c);
+        vec_push(&ret->v, c);
         for (size_t j = nft_class_next(&c, next); j-- > 0;)
-            vec_push(&classes, next[j]);
+            vec_push(&ret->v, next[j]);
     }
-    if (classes.n)
-        qsort(classes.v, classes.n, sizeof(classes.v[0]), by_class);
-    for (int with_next = 0; with_next < 2 && classes.n; with_next++) {
+    if (ret->v.n)
+        qsort(ret->v.v, ret->v.n, sizeof(ret->v.v[0]), by_class);
+    size_t unique = 0;
+    for (size_t i = 0; i < ret->v.n; i++)
+        if (!unique || by_class(&ret->v.v[unique - 1], &ret->v.v[i]))
+            ret->v.v[unique++] = ret->v.v[i];
+    ret->v.n = unique;
+    while (ret->unnumbered < unique && ret->v.v[ret->unnumbered].kind == NFT_CLASS_REMEMBER)
+        ret->unnumbered++;
+}
+
+/* The chains, those that others go to first, and the numbers that lead to them. */
+static void put_classes(struct buf *b, const struct nft_table *t, const struct class_list *l)
+{
+    struct nft_class next[2];
+    char name[NFT_CLASS_NAME_MAX];
+    for (int with_next = 0; with_next < 2 && l->v.n; with_next++) {
         buf_printf(b, "table inet %s {", t->name);
-        for (size_t i = 0; i < classes.n; i++) {
+        for (size_t i = 0; i < l->v.n; i++) {
             struct nft_class_chain chain;
-            if ((i && !by_class(&classes.v[i - 1], &classes.v[i])) ||
-                (nft_class_next(&classes.v[i], next) > 0) != with_next)
+            if ((nft_class_next(&l->v.v[i], next) > 0) != with_next)
                 continue;
-            nft_class_chain(&classes.v[i], &chain);
+            nft_class_chain(&l->v.v[i], &chain);
             put_chain(b, t, &chain.chain);
         }
         buf_puts(b, "}\n");
     }
-    vec_done(&classes);
+    for (size_t i = l->unnumbered; i < l->v.n; i++)
+        buf_printf(b, "add element inet %s %s { %zu : goto %s }\n", t->name,
+                   t->sets[NFT_CLASSES].name, i - l->unnumbered + 1,
+                   nft_class_name(&l->v.v[i], name));
+}
+
+/* As nft_text_element(), but with the number in the class's place. */
+static void put_element(struct buf *b, const struct nft_table *t, const struct class_list *l,
+                        const struct nft_elem *e)
+{
+    const struct nft_set_def *def = &t->sets[e->set];
+    struct nft_class c;
+    if (def->data[0] != NFT_FIELD_CLASS || !nft_elem_class(e, &c)) {
+        nft_text_element(b, t, e);
+        return;
+    }
+    const struct nft_class *found = bsearch(&c, l->v.v, l->v.n, sizeof(c), by_class);
+    buf_printf(b, "element inet %s %s { ", t->name, def->name);
+    put_fields(b, def->key, NFT_FIELDS_MAX, e->b, NULL);
+    buf_printf(b, " : %zu }", (size_t)(found - l->v.v) - l->unnumbered + 1);
 }
 
 static int by_key(const void *x, const void *y)
@@ -116,12 +151,15 @@ void nft_text_elements(struct buf *b, const struct nft_table *t, struct nft_grou
             vec_push(&all, e);
     if (all.n)
         qsort(all.v, all.n, sizeof(all.v[0]), by_key);
-    put_classes(b, t, all.v, all.n);
+    struct class_list classes = { 0 };
+    list_classes(&classes, all.v, all.n);
+    put_classes(b, t, &classes);
     for (size_t i = 0; i < all.n; i++) {
         buf_puts(b, "add ");
-        nft_text_element(b, t, all.v[i]);
+        put_element(b, t, &classes, all.v[i]);
         buf_puts(b, "\n");
     }
+    vec_done(&classes.v);
     vec_done(&all);
 }
 
@@ -170,6 +208,7 @@ static void put_field(struct buf *b, enum nft_field field, const uint8_t *p)
         buf_printf(b, "%" PRIu32, number);
         break;
     case NFT_FIELD_VERDICT:
+    case NFT_FIELD_CLASS:
         memcpy(&class, p, sizeof(class));
         buf_printf(b, "goto %s", nft_class_name(&class, name));
         break;

@@ -78,12 +78,14 @@ static const struct nft_chain chains[] = {
     [N_PORTMAP] =
         BASE_CHAIN("proxy", "nat", "prerouting", PRIO_SERVICE, RULE(COUNTER, JUMP("services"))),
     BASE_CHAIN("proxyout", "nat", "output", PRIO_SERVICE, RULE(COUNTER, JUMP("services"))),
-    CHAIN("services", RULE(COUNTER, VMAP(NFT_SERVICE_KEY4, NFT_SERVICE4)),
-          RULE(COUNTER, VMAP(NFT_SERVICE_KEY6, NFT_SERVICE6)),
+    CHAIN("services", RULE(PRIORITY(NFT_SERVICE_KEY4, NFT_SERVICE4), COUNTER, GOTO("serve")),
+          RULE(PRIORITY(NFT_SERVICE_KEY6, NFT_SERVICE6), COUNTER, GOTO("serve")),
           RULE(IN(NFT_DADDR4, NFT_CLUSTERIP4), COUNTER, GOTO("unserved")),
           RULE(IN(NFT_DADDR6, NFT_CLUSTERIP6), COUNTER, GOTO("unserved")),
           RULE(IN(NFT_DADDR4, NFT_SERVICERANGE4), COUNTER, DROP),
           RULE(IN(NFT_DADDR6, NFT_SERVICERANGE6), COUNTER, DROP)),
+    /* A class may be gone since its number was read: the first packet is sent again. */
+    CHAIN("serve", RULE(COUNTER, VMAP(NFT_PRIORITY, NFT_CLASSES)), RULE(COUNTER, DROP)),
     /* On its own: nft reads `reject` otherwise in a rule that names IPv4. */
     CHAIN("unserved", RULE(L4PROTO(L4_TCP), COUNTER, REJECT_RESET), RULE(COUNTER, REJECT_PORT)),
 

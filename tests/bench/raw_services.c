@@ -3,8 +3,8 @@
  * of the agent's own).
  *
  *   bench-raw-services TABLE CHAIN S E CHANGES
- *       `inet TABLE` has the maps `service4`, `endpoint4` and the set `clusterip4`
- *       (docs/datapath.md), and every service goes to CHAIN. Prints "load US BYTES", then for each
+ *       `inet TABLE` has the maps `service4`, `endpoint4`, `classes` and the set `clusterip4`
+ *       (docs/datapath.md), and every service is of one class, with CHAIN. Prints "load US BYTES", then for each
  *       of CHANGES rounds "replace US", "add US", "delete US" and "scale US": one endpoint
  *       replaced, one service added and deleted again, one endpoint more for a service.
  *
@@ -38,6 +38,7 @@ struct target {
 };
 
 static const char *table, *chain;
+static const uint32_t class = 1;
 
 static struct flow flow_of(uint32_t service)
 {
@@ -56,8 +57,8 @@ static void put_verdict(struct nlmsghdr *m)
     mnl_attr_nest_end(m, data);
 }
 
-enum what { SERVICE, ENDPOINT, CLUSTERIP };
-static const char *const set_names[] = { "service4", "endpoint4", "clusterip4" };
+enum what { SERVICE, ENDPOINT, CLUSTERIP, CLASS };
+static const char *const set_names[] = { "service4", "endpoint4", "clusterip4", "classes" };
 
 /* Element i of the set; endpoint number i % n of service i / n, on the pods of `slot` if not 0. */
 static void put_element(struct nlmsghdr *m, enum what what, bool data, uint32_t i, uint32_t n,
@@ -71,7 +72,7 @@ static void put_element(struct nlmsghdr *m, enum what what, bool data, uint32_t 
     case SERVICE:
         raw_put_value(m, NFTA_SET_ELEM_KEY, &flow, sizeof(flow));
         if (data)
-            put_verdict(m);
+            raw_put_value(m, NFTA_SET_ELEM_DATA, &class, sizeof(class));
         return;
     case ENDPOINT:
         raw_put_value(m, NFTA_SET_ELEM_KEY, &indexed, sizeof(indexed));
@@ -80,6 +81,10 @@ static void put_element(struct nlmsghdr *m, enum what what, bool data, uint32_t 
         return;
     case CLUSTERIP:
         raw_put_value(m, NFTA_SET_ELEM_KEY, &flow.address, sizeof(flow.address));
+        return;
+    case CLASS:
+        raw_put_value(m, NFTA_SET_ELEM_KEY, &class, sizeof(class));
+        put_verdict(m);
         return;
     }
 }
@@ -108,6 +113,7 @@ static void load(struct raw_batch *b, uint32_t services, uint32_t n)
 {
     double start = raw_now_us();
     raw_begin(b);
+    put(b, NFT_MSG_NEWSETELEM, CLASS, 0, 1, n, 0);
     put(b, NFT_MSG_NEWSETELEM, ENDPOINT, 0, services * n, n, 0);
     put(b, NFT_MSG_NEWSETELEM, SERVICE, 0, services, n, 0);
     put(b, NFT_MSG_NEWSETELEM, CLUSTERIP, 0, services, n, 0);
@@ -128,7 +134,7 @@ static void whole(struct raw_batch *b, uint16_t type, uint32_t i, uint32_t n)
     put(b, type, CLUSTERIP, i, i + 1, n, 0);
 }
 
-/* The new index, and the verdict anew as if it named another chain. */
+/* The new index, and the service anew as if it were of another class. */
 static void scale(struct raw_batch *b, uint32_t i, uint32_t n)
 {
     put(b, NFT_MSG_DELSETELEM, SERVICE, i, i + 1, n, 0);

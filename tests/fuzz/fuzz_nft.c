@@ -14,6 +14,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static const struct plan_options options = { .portmap = true, .serviceproxy = true };
 
+/* Number 1 is known. */
+static struct nft_class_ref known = { .class = { .family = IP_V4, .kind = NFT_CLASS_DROP },
+                                      .number = 1 };
+static const struct nft_classes classes = { .v = &known, .n = 1 };
+
 static void must_be_equal(const struct nft_ops *a, const struct nft_ops *b)
 {
     if (a->n != b->n)
@@ -29,10 +34,10 @@ static void write_and_read_again(struct nft_ops *ops, enum nft_set set, struct a
     struct nl_buf b = { 0 };
     struct nft_ops again = { 0 };
     struct buf text = { 0 };
-    nft_elem_put(&b, &port, plan_ruleset(&options), NFT_MSG_NEWSETELEM, ops, false);
+    nft_elem_put(&b, &port, plan_ruleset(&options), NFT_MSG_NEWSETELEM, &classes, ops, false);
     size_t len = nl_end(&b);
     for (const struct nlmsghdr *m = NULL; (m = nl_walk(b.p, len, m));)
-        if (nft_elem_parse(m, set, mem, &again))
+        if (nft_elem_parse(m, set, &classes, mem, &again))
             __builtin_trap();
     nft_elem_pair(set, mem, &again, 0);
     must_be_equal(ops, &again);
@@ -55,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct nlmsghdr *m = nl_msg(&b, NFT_MSG_NEWSETELEM, 0, 1, &g, sizeof(g));
     memcpy(mnl_nlmsg_get_payload_tail(m), data + 1, n - 1);
     m->nlmsg_len += (uint32_t)n - 1;
-    if (!nft_elem_parse(m, set, &mem, &ops)) {
+    if (!nft_elem_parse(m, set, &classes, &mem, &ops)) {
         nft_elem_pair(set, &mem, &ops, 0);
         write_and_read_again(&ops, set, &mem);
     }
