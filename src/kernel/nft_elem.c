@@ -258,6 +258,8 @@ static int by_bound(const void *x, const void *y)
 {
     const struct nft_op *a = x, *b = y;
     size_t n = (size_t)a->elem->klen + a->elem->elen, m = (size_t)b->elem->klen + b->elem->elen;
+    if (!n || !m) /* the element for all other keys, which is no bound */
+        return (n > 0) - (m > 0);
     int c = memcmp(a->elem->b, b->elem->b, n < m ? n : m);
     return c ? c : is_end(b) - is_end(a);
 }
