@@ -20,6 +20,7 @@ PLURALS = {"Node": "nodes", "Namespace": "namespaces", "Service": "services",
            "EndpointSlice": "endpointslices", "ServiceCIDR": "servicecidrs",
            "PortMap": "portmaps", "PortMapClass": "portmapclasses"}
 APPLY = "application/apply-patch+yaml"      # JSON is YAML
+MERGE = "application/merge-patch+json"
 
 
 class KubeError(RuntimeError):
@@ -88,7 +89,9 @@ class KubeObjects(Objects):
                 **{key: value for key, value in body.items() if key != "status"}}
         answer = self._apply(path, main)
         key = (kind, namespace, name)
-        if "status" in body or key in self.made and "status" in self.made[key][3]:
+        if kind == "Node":      # two addresses of one type cannot be applied
+            self.client("PATCH", f"{path}/status", {"status": body["status"]}, MERGE)
+        elif "status" in body or key in self.made and "status" in self.made[key][3]:
             self._apply(f"{path}/status", {"apiVersion": api, "kind": kind,
                                            "metadata": {"name": name},
                                            "status": body.get("status", {})})
@@ -118,9 +121,9 @@ class KubeObjects(Objects):
         netns.wait_until(lambda: time.time() >= self.newest + 1, 2, "the next second")
 
     def clear(self):
-        """Deletes all but namespaces."""
+        """Deletes all but namespaces and the service range, which is the server's own."""
         for api, kind in {(key_api, kind) for key_api, kind, *_ in self.made.values()}:
-            if kind == "Namespace":
+            if kind in ("Namespace", "ServiceCIDR"):
                 continue
             scopes = self.namespaces if kind in ("PortMap", "Service", "EndpointSlice") else [None]
             for namespace in scopes:
