@@ -223,7 +223,8 @@ def test_row_50_harm_is_repaired(proxy, harm):
 def test_row_50_harm_to_a_class_chain_is_repaired(proxy):
     """The chain a Service's element leads to loses its rules."""
     svc = proxy.service("a1", "a2", "a3", "b1", "b2")
-    chain = next(element[-1] for element in proxy.elements("service4") if element[0] == svc.ip())
+    number = next(element[-1] for element in proxy.elements("service4") if element[0] == svc.ip())
+    chain = next(element[-1] for element in proxy.elements("classes") if element[0] == number)
     before = proxy.table()
     assert chain in before
     proxy.host.nft(f"flush chain inet portolan {chain}\n")
