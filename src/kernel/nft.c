@@ -367,7 +367,8 @@ static int send_late(struct pass *p, struct err *err)
         p->report->bytes += n->buf.n;
         if (!(r == -EBUSY && chains))
             break;
-        chains = false; /* somebody else's rule leads there: the next call tries again */
+        chains = false; /* kernels before 6.2 let go of a chain late: the next call tries again */
+        r = 0;
     }
     if (r)
         return passes(-r) ? AGAIN : r;

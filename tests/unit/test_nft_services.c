@@ -335,6 +335,30 @@ static void a_chain_that_is_busy_is_deleted_next_time(void **state)
     world_done(&w);
 }
 
+/* Old kernels let go of a chain a while after the elements that lead to it. */
+static void a_chain_that_stays_busy_holds_up_nothing(void **state)
+{
+    (void)state;
+    struct world w;
+    services_init(&w);
+    char *always = xstrdup(cluster_text), *outside = strstr(always, "outside");
+    memcpy(outside, "always ", sizeof("always ") - 1);
+    replace_text(&w, 1, always);
+    fake_refuse_type(port, DELCHAIN, 0, 1000, EBUSY, "");
+    fake_forget_sent(port);
+    apply(&w, false);
+    assert_int_equal(fake_sent(port, DELCHAIN), 1);
+    assert_true(kernel_has("chain pick4-2-outside"));
+    assert_true(kernel_has("goto pick4-2-always"));
+    renew_port();
+    nft_free(w.nft);
+    w.nft = nft_new(port, plan_ruleset(&world_options));
+    apply(&w, false);
+    assert_in_kernel(w.groups, w.n);
+    free(always);
+    world_done(&w);
+}
+
 /* Faults of the second batch alone: the first one and its answer pass. */
 static void faults_of_the_second_batch_are_survived(void **state)
 {
@@ -481,6 +505,7 @@ int main(void)
         cmocka_unit_test(a_chain_is_there_one_batch_before_its_elements),
         cmocka_unit_test(a_replaced_endpoint_is_one_batch),
         cmocka_unit_test(a_chain_that_is_busy_is_deleted_next_time),
+        cmocka_unit_test(a_chain_that_stays_busy_holds_up_nothing),
         cmocka_unit_test(faults_of_the_second_batch_are_survived),
         cmocka_unit_test(a_full_set_refuses_one_service_and_no_other),
         cmocka_unit_test(conntrack_hears_where_udp_services_lead_now),
