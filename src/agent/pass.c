@@ -130,7 +130,7 @@ static int apply_unheard(struct pass *p, const struct desired *d, unsigned needs
         return r;
     r = apply(p, d, needs, ret_table_ok, err);
     int e = monitor_hear_nft(p->monitor, true, r ? &deaf : err);
-    p->unheard = !r && nft_foreign_change(p->nft);
+    p->unheard = *ret_table_ok && nft_foreign_change(p->nft);
     return r ? r : e;
 }
 
@@ -329,7 +329,7 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
         say_error(p, "apply", p->failure.text);
     else
         p->failure.text[0] = 0;
-    if (!r)
+    if (table_ok) /* whatever became of the links: nobody tells of these flows again */
         flush_conntrack(p);
     t.flushed = clock_mono_us();
     if (p->proxy)
