@@ -143,7 +143,7 @@ struct endpoint_hints {
 };
 struct endpoint {
     struct string_list addresses;
-    bool ready, serving, terminating; /* absent: true, ready, false */
+    bool ready, serving, terminating; /* absent: true, true, false */
     const char *node_name;
     const char *target_kind, *target_ns, *target_name; /* targetRef */
     struct endpoint_hints *hints;                      /* NULL: none */

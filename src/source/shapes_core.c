@@ -303,15 +303,7 @@ static const struct field conditions_fields[] = {
     { "terminating", FIELD_BOOL, AT(struct endpoint, terminating), .flags = ALWAYS },
     END,
 };
-static void finish_conditions(void *base, uint32_t seen)
-{
-    struct endpoint *e = base;
-    if (!(seen & 2))
-        e->serving = e->ready;
-}
-
-static const struct shape conditions_shape = { .fields = conditions_fields,
-                                               .finish = finish_conditions };
+static const struct shape conditions_shape = { .fields = conditions_fields };
 
 static const struct field target_fields[] = {
     { "kind", FIELD_STRING, AT(struct endpoint, target_kind) },

@@ -57,7 +57,7 @@ static void defaults_are_applied(void **state)
     const struct endpoint_slice *e = (const void *)d.objects.v[2];
     assert_string_equal(e->service, "s");
     assert_true(e->endpoints[0].ready && e->endpoints[0].serving && !e->endpoints[0].terminating);
-    assert_false(e->endpoints[1].ready || e->endpoints[1].serving || e->endpoints[1].terminating);
+    assert_true(!e->endpoints[1].ready && e->endpoints[1].serving && !e->endpoints[1].terminating);
     assert_int_equal(e->ports[0].protocol, L4_TCP);
     assert_string_equal(e->ports[0].name, "");
     decoded_done(&d);
