@@ -57,6 +57,8 @@ def installed(crds):
 @pytest.fixture
 def cluster(installed, tmp_path):
     """No nodes yet; agents have the rights of deploy/ by cluster.token()."""
+    for kind in ("portmaps", "portmapclasses"):  # what other tests left would take ports
+        installed.kubectl("delete", kind, "--all", "-A")
     with Cluster(installed, tmp_path, f"ka{os.getpid()}") as cluster:
         cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "games"}})
         yield cluster
