@@ -211,6 +211,20 @@ static void node_row(struct writer *w, const struct node_row *r)
     writer_map_end(w);
 }
 
+static void traffic_row(struct writer *w, const struct traffic_row *r)
+{
+    writer_key(w, "node");
+    writer_map(w);
+    put(w, "name", r->name);
+    writer_key(w, "ready");
+    writer_bool(w, r->ready);
+    put(w, "reason", r->reason);
+    put(w, "message", r->message);
+    put_int(w, "sessions", r->sessions);
+    put_int(w, "sessionsExpected", r->sessions_expected);
+    writer_map_end(w);
+}
+
 static void claims(struct writer *w, const struct link_claim *v, uint32_t n)
 {
     char time[TIME_TEXT_MAX];
@@ -230,7 +244,7 @@ static void claims(struct writer *w, const struct link_claim *v, uint32_t n)
 static void status_write(struct writer *w, const struct status_write *s)
 {
     writer_map(w);
-    put(w, "kind", kind_info[*s->ns ? KIND_PORTMAP : KIND_PORTMAPCLASS].kind);
+    put(w, "kind", kind_info[status_write_target(s->kind)].kind);
     if (*s->ns)
         put(w, "namespace", s->ns);
     put(w, "name", s->name);
@@ -246,6 +260,13 @@ static void status_write(struct writer *w, const struct status_write *s)
         break;
     case WRITE_CLASS_CONDITION:
         conditions(w, &s->conditions);
+        break;
+    case WRITE_TRAFFIC_ROW:
+        traffic_row(w, &s->traffic_row);
+        break;
+    case WRITE_TRAFFIC_STATUS:
+        put(w, "ready", s->traffic.ready);
+        conditions(w, &s->traffic.conditions);
         break;
     }
     writer_map_end(w);

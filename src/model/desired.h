@@ -88,8 +88,19 @@ struct refusal {
     int error;          /* errno */
     const char *text;   /* strerror and the kernel's extended ACK */
 };
+/* How BIRD stands to desired.bird. */
+struct bird_sessions {
+    uint32_t table, established;
+};
+struct bird_applied {
+    const char *reason, *message; /* "" when it has acknowledged what is desired; else why not */
+    const struct bird_sessions *tables; /* by number */
+    size_t n_tables;
+};
+
 struct applied {
     const struct refusal *refusals; /* by owner */
     size_t n_refusals;
-    bool acknowledged; /* false: nothing of this plan has been acknowledged yet */
+    bool acknowledged;               /* false: nothing of this plan has been acknowledged yet */
+    const struct bird_applied *bird; /* NULL: nobody asked BIRD */
 };

@@ -2,7 +2,7 @@
  * owns; the source turns it into a compare-and-swap (dir) or a patch (kube). */
 #pragma once
 
-#include "model/object.h"
+#include "model/trafficclass.h"
 
 enum status_write_kind {
     WRITE_PORTMAP_STATUS,  /* whole PortMap status; compared with resource_version */
@@ -10,7 +10,14 @@ enum status_write_kind {
     WRITE_CLASS_LINKS,     /* status.links whole; compared with resource_version */
     WRITE_CLASS_CONDITION, /* conditions, observedGeneration, and removal of the rows in
                               drop_rows; compared with resource_version */
+    WRITE_TRAFFIC_ROW,     /* this node's row of a TrafficClass; merged, no version needed */
+    WRITE_TRAFFIC_STATUS,  /* all else of its status, and of its rows only those given; compared
+                              with resource_version */
 };
+/* The kind of the object that is written to. */
+enum object_kind status_write_target(enum status_write_kind kind);
+/* Has no condition but that the object is there. */
+bool status_write_merges(enum status_write_kind kind);
 
 struct status_write {
     enum status_write_kind kind;
@@ -23,6 +30,8 @@ struct status_write {
     struct condition_list conditions; /* WRITE_CLASS_CONDITION */
     int64_t observed_generation;
     struct string_list drop_rows;
+    struct traffic_row traffic_row; /* WRITE_TRAFFIC_ROW */
+    struct traffic_status traffic;  /* WRITE_TRAFFIC_STATUS */
 };
 
 struct status_writes {

@@ -48,8 +48,6 @@ struct traffic_routes {
     struct string_list reject;       /* as in a rule */
 };
 
-enum cleanup_policy { CLEANUP_DELETE, CLEANUP_KEEP };
-
 struct traffic_row {
     const char *name;
     bool ready;
@@ -74,7 +72,6 @@ struct traffic_class {
     struct traffic_rule *rules;
     uint32_t n_rules;
     struct traffic_routes *routes; /* NULL: none */
-    enum cleanup_policy cleanup;
     struct traffic_status status;
 };
 

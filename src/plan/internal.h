@@ -338,6 +338,8 @@ void traffic_build(struct planner *p);
 /* Adds its part to pass->plan. */
 void traffic_publish(struct planner *p, struct pass *pass);
 void traffic_pass_done(struct pass *pass);
+/* traffic_status.c: appends the writes of all classes. */
+void traffic_statuses(struct planner *p, const struct applied *applied);
 
 /* planner.c */
 /* What of the snapshot is planned for. */

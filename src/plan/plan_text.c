@@ -158,6 +158,29 @@ static void put_class(const struct status_write *w, struct buf *out)
     buf_done(&what);
 }
 
+static void put_traffic_row(const char *name, const char *what, const struct traffic_row *r,
+                            struct buf *out)
+{
+    buf_printf(out, "status TrafficClass %s %s %s %s sessions %u/%u", name, what, r->name,
+               r->ready ? "ready" : r->reason, r->sessions, r->sessions_expected);
+    if (*r->message)
+        buf_printf(out, ": %s", r->message);
+    buf_puts(out, "\n");
+}
+
+static void put_traffic(const struct status_write *w, struct buf *out)
+{
+    const struct traffic_status *s = &w->traffic;
+    struct buf what = { 0 };
+    buf_printf(&what, "status TrafficClass %s", w->name);
+    buf_printf(out, "%s observedGeneration %" PRId64 " ready %s\n", buf_str(&what),
+               s->observed_generation, s->ready);
+    put_conditions(buf_str(&what), &s->conditions, out);
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        put_traffic_row(w->name, "keeps", &s->nodes[i], out);
+    buf_done(&what);
+}
+
 static void put_write(const struct status_write *w, struct buf *out)
 {
     switch (w->kind) {
@@ -172,6 +195,12 @@ static void put_write(const struct status_write *w, struct buf *out)
         return;
     case WRITE_CLASS_CONDITION:
         put_class(w, out);
+        return;
+    case WRITE_TRAFFIC_ROW:
+        put_traffic_row(w->name, "node", &w->traffic_row, out);
+        return;
+    case WRITE_TRAFFIC_STATUS:
+        put_traffic(w, out);
         return;
     }
 }

@@ -350,5 +350,7 @@ struct status_writes plan_statuses(struct planner *p, const struct snapshot *sna
     }
     p->status_queue.n = kept;
     class_statuses(p);
+    if (p->traffic)
+        traffic_statuses(p, applied);
     return (struct status_writes){ p->writes.v, p->writes.n };
 }

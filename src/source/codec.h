@@ -108,6 +108,8 @@ void encode_object(struct writer *w, const struct object *o);
 void encode_status_field(struct writer *w, const struct object *o, const char *name);
 /* A class's row of a node, as a value. */
 void encode_node_row(struct writer *w, const struct node_row *row);
+struct traffic_row;
+void encode_traffic_row(struct writer *w, const struct traffic_row *row);
 /* True when two objects of a kind have the same spec. */
 bool encode_same_spec(const struct object *a, const struct object *b);
 /* The same when the specs are. */

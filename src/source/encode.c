@@ -212,6 +212,11 @@ void encode_node_row(struct writer *w, const struct node_row *row)
     put_fields(w, row, &node_row_shape);
 }
 
+void encode_traffic_row(struct writer *w, const struct traffic_row *row)
+{
+    put_fields(w, row, &traffic_row_shape);
+}
+
 static void put_spec(struct buf *out, const struct object *o)
 {
     struct writer *w = writer_json_new(out, false);

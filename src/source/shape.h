@@ -85,7 +85,7 @@ extern const struct shape meta_shape, node_shape, namespace_shape, service_shape
 /* shapes.c */
 extern const struct shape condition_shape, requirement_shape;
 /* shapes_traffic.c */
-extern const struct shape traffic_class_shape;
+extern const struct shape traffic_class_shape, traffic_row_shape;
 
 /* ---- for custom fields ---- */
 #define RECENT_STRINGS 32

@@ -12,9 +12,6 @@ static const struct name_value families[] = { { "IPv4", IP_V4 }, { "IPv6", IP_V6
 static const struct name_value managers[] = { { "Agent", GATEWAY_AGENT },
                                               { "BIRD", GATEWAY_BIRD },
                                               { NULL, 0 } };
-static const struct name_value policies[] = { { "Delete", CLEANUP_DELETE },
-                                              { "Keep", CLEANUP_KEEP },
-                                              { NULL, 0 } };
 
 /* ---- strings ---- */
 
@@ -302,8 +299,6 @@ static const struct field spec_fields[] = {
     { "rules", FIELD_LIST, AT(struct traffic_class, rules), N(struct traffic_class, n_rules),
       .flags = REQUIRED | NONEMPTY, .shape = &rule_shape },
     { "routes", FIELD_POINTER, AT(struct traffic_class, routes), .shape = &routes_shape },
-    { "cleanupPolicy", FIELD_ENUM, AT(struct traffic_class, cleanup), .initial = CLEANUP_DELETE,
-      .names = policies },
     END,
 };
 
@@ -330,11 +325,11 @@ static const struct field row_fields[] = {
     { "sessionsExpected", FIELD_INT, AT(struct traffic_row, sessions_expected), .max = INT32_MAX },
     END,
 };
-static const struct shape row_shape = { .fields = row_fields, .size = sizeof(struct traffic_row) };
+const struct shape traffic_row_shape = { .fields = row_fields, .size = sizeof(struct traffic_row) };
 
 static const struct field status_fields[] = {
     { "nodes", FIELD_LIST, AT(struct traffic_class, status.nodes),
-      N(struct traffic_class, status.n_nodes), .flags = SORTED, .shape = &row_shape },
+      N(struct traffic_class, status.n_nodes), .flags = SORTED, .shape = &traffic_row_shape },
     { "nodesDesired", FIELD_INT, AT(struct traffic_class, status.nodes_desired), .flags = ALWAYS,
       .max = INT32_MAX },
     { "nodesReady", FIELD_INT, AT(struct traffic_class, status.nodes_ready), .flags = ALWAYS,

@@ -55,7 +55,6 @@ def test_bad_classes_are_refused_and_told_why(create, case):
 def test_defaults(create):
     spec = create(trafficclass(routes={"mesh": MESH, "gateway": GATEWAY}))[1]["spec"]
     assert spec["families"] == ["IPv4", "IPv6"]
-    assert spec["cleanupPolicy"] == "Delete"
     assert spec["routes"]["fallThrough"] == ["PodCIDRs", "AttachedNetworks"]
     assert spec["routes"]["gateway"]["manager"] == "Agent"
     assert spec["routes"]["mesh"] == {
@@ -71,7 +70,7 @@ def test_the_table_cannot_change(tclass, create):
     assert "table cannot change: make a new class, then delete this one" in answer["message"]
 
 
-@pytest.mark.parametrize("change", [{"cleanupPolicy": "Keep"}, {"routes": {"gateway": GATEWAY}},
+@pytest.mark.parametrize("change", [{"routes": {"gateway": GATEWAY}},
                                     {"rules": [{"family": "IPv4", "priority": 900,
                                                 "to": ["10.0.0.0/8"]}]}])
 def test_all_else_may_change(tclass, create, change):
@@ -135,7 +134,7 @@ def test_get(tclass, create):
     row[header.index("AGE")] = "0s"
     assert dict(zip(header, row)) == {
         "NAME": "x", "TABLE": "47", "LINK": "ingress0", "MESH": "pod0", "READY": "2/3",
-        "REASON": "GatewayOffLink", "AGE": "0s", "CLEANUP": "Delete"}
+        "REASON": "GatewayOffLink", "AGE": "0s"}
 
 
 @pytest.mark.parametrize("field, words", [

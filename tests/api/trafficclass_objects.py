@@ -68,7 +68,6 @@ GOOD = {
     "a mesh in one family": mesh(addressAnnotations={"ipv4": "pod0-v4"}),
     "all of a mesh": mesh(asn=4294967294, holdTimeSeconds=240, bfd=True, gracefulRestart=False),
     "a gateway of BIRD's": gateway(manager="BIRD"),
-    "kept": trafficclass(cleanupPolicy="Keep"),
 }
 
 # The object, and what the API server says of it.
@@ -130,5 +129,4 @@ BAD = {
     "a gateway of somebody's": (gateway(manager="Kubelet"), 'supported values: "Agent", "BIRD"'),
     "fallThrough a name of no meaning": (routes(fallThrough=["Services"]), "or a prefix such as"),
     "reject a name of no meaning": (routes(reject=["10/8"]), "or a prefix such as"),
-    "cleanupPolicy Retain": (trafficclass(cleanupPolicy="Retain"), '"Delete", "Keep"'),
 }

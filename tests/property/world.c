@@ -232,7 +232,8 @@ void world_refuse(struct world *w, const struct plan *plan)
     }
     if (n)
         qsort(v, n, sizeof(v[0]), by_owner);
-    w->applied = (struct applied){ v, n, !rng_one_in(&w->rng, 4) };
+    w->applied =
+        (struct applied){ .refusals = v, .n_refusals = n, .acknowledged = !rng_one_in(&w->rng, 4) };
 }
 
 /* ---- statuses ---- */
@@ -289,6 +290,9 @@ bool world_write(struct world *w, const struct status_write *write)
         e->class.observed_generation = write->observed_generation;
         drop_rows(&e->class, &write->drop_rows);
         break;
+    case WRITE_TRAFFIC_ROW: /* no such class is here */
+    case WRITE_TRAFFIC_STATUS:
+        return false;
     }
     e->version++;
     store_upsert(w->store, make(w, e));

@@ -31,7 +31,6 @@ static void defaults_are_those_of_the_crd(void **state)
     const struct traffic_class *c = (const void *)d.objects.v[0];
     assert_int_equal(c->table, 47);
     assert_int_equal(c->families, FAMILIES_V4 | FAMILIES_V6);
-    assert_int_equal(c->cleanup, CLEANUP_DELETE);
     assert_false(c->has_selector);
     assert_int_equal(c->n_rules, 1);
     assert_int_equal(c->rules[0].family, IP_V6);
@@ -101,7 +100,6 @@ static void what_the_crd_refuses_is_refused_and_told_why(void **state)
         { CLASS(ROUTES("localPods: {}")), "localPods.device is missing" },
         { CLASS(ROUTES("fallThrough: [Services]")), "fallThrough[0] is Services" },
         { CLASS(ROUTES("reject: [10/8]")), "reject[0] is 10/8" },
-        { CLASS(TABLE RULES "  cleanupPolicy: Retain"), "cleanupPolicy is Retain" },
         { CLASS(TABLE RULES "  tabel: 3"), "spec.tabel" },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

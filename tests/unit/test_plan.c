@@ -127,7 +127,7 @@ static void a_refusal_shows_in_what_needs_it(void **state)
     plan_build(b.planner, &b.snap);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct refusal r = { cases[i].owner, "link pl4242", 28, "No space left on device" };
-        struct applied applied = { &r, 1, true };
+        struct applied applied = { .refusals = &r, .n_refusals = 1, .acknowledged = true };
         struct status_writes w = plan_statuses(b.planner, &b.snap, &applied);
         const struct condition *c = written(&w, "game", "Programmed");
         assert_non_null(c);

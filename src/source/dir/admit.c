@@ -5,12 +5,28 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "model/trafficclass.h"
 #include "source/dir/dir.h"
+
+static const char *table_change(const struct traffic_class *a, const struct traffic_class *b,
+                                struct err *ret)
+{
+    if (a->table == b->table)
+        return NULL;
+    err_set(ret, EINVAL,
+            "TrafficClass %.253s: spec.table is %u, but was accepted as %u and cannot change: set "
+            "it back, or make a new class and delete this one" STAYS,
+            a->o.meta.name, b->table, a->table);
+    return "table";
+}
 
 /* The first immutable field that differs, and as a sentence, or NULL. */
 static const char *immutable_change(const struct object *record, const struct object *manifest,
                                     struct err *ret)
 {
+    if (record->meta.kind == KIND_TRAFFICCLASS)
+        return table_change((const struct traffic_class *)record,
+                            (const struct traffic_class *)manifest, ret);
     if (record->meta.kind != KIND_PORTMAP)
         return NULL;
     const struct portmap *a = (const struct portmap *)record;
@@ -115,6 +131,8 @@ static void merge(struct object *o, const struct object *record, bool same_spec)
     m->resource_version = record->meta.resource_version;
     if (m->kind == KIND_PORTMAP)
         ((struct portmap *)o)->status = ((const struct portmap *)record)->status;
+    else if (m->kind == KIND_TRAFFICCLASS)
+        ((struct traffic_class *)o)->status = ((const struct traffic_class *)record)->status;
     else
         ((struct portmap_class *)o)->status = ((const struct portmap_class *)record)->status;
 }

@@ -1,5 +1,5 @@
-/* DIR/.status: what an API server keeps beside the manifests, one JSON file per PortMap and
- * PortMapClass. Written under .lock, as .tmp first and then renamed, so a reader needs no lock
+/* DIR/.status: what an API server keeps beside the manifests, one JSON file per PortMap,
+ * PortMapClass and TrafficClass. Written under .lock, as .tmp first and then renamed, so a reader needs no lock
  * and a crash leaves nothing but a .tmp that the next write replaces. */
 #include <dirent.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 bool record_kind(enum object_kind kind)
 {
-    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS;
+    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS || kind == KIND_TRAFFICCLASS;
 }
 
 static char *status_path(const struct dir *d, const char *name)
@@ -64,6 +64,8 @@ int record_open(struct dir *d, struct err *err)
         r = make_folder(record_path(d, KIND_PORTMAP, "", NULL), err);
     if (!r)
         r = make_folder(record_path(d, KIND_PORTMAPCLASS, "", NULL), err);
+    if (!r)
+        r = make_folder(record_path(d, KIND_TRAFFICCLASS, "", NULL), err);
     if (r)
         return r;
     char *path = status_path(d, ".lock");
@@ -272,6 +274,7 @@ void record_scan(struct dir *d)
         if (((struct entry *)v)->record)
             record_mark(d, v);
     record_scan_folder(d, KIND_PORTMAPCLASS, "");
+    record_scan_folder(d, KIND_TRAFFICCLASS, "");
     char *path = record_path(d, KIND_PORTMAP, "", NULL);
     DIR *dir = opendir(path);
     for (struct dirent *entry; dir && (entry = readdir(dir));)

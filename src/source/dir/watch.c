@@ -157,6 +157,7 @@ void watch_records(struct dir *d)
         return;
     d->watcher->lost = false;
     watch_record_folder(d, KIND_PORTMAPCLASS, "");
+    watch_record_folder(d, KIND_TRAFFICCLASS, "");
     char *path = record_path(d, KIND_PORTMAP, "", NULL);
     add(d, path, WATCH_NAMESPACES, KIND_PORTMAP, "");
     DIR *dir = opendir(path);

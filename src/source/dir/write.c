@@ -29,6 +29,22 @@ static void drop_row(struct class_status *s, const char *name)
     s->n_nodes = n;
 }
 
+static void put_traffic_row(struct traffic_class *c, const struct traffic_row *row)
+{
+    struct traffic_status *s = &c->status;
+    struct traffic_row *rows = arena_new_array(&c->o.mem, s->n_nodes + 1, struct traffic_row);
+    uint32_t n = 0, i = 0;
+    while (i < s->n_nodes && strcmp(s->nodes[i].name, row->name) < 0)
+        rows[n++] = s->nodes[i++];
+    rows[n++] = *row;
+    if (i < s->n_nodes && !strcmp(s->nodes[i].name, row->name))
+        i++;
+    while (i < s->n_nodes)
+        rows[n++] = s->nodes[i++];
+    s->nodes = rows;
+    s->n_nodes = n;
+}
+
 /* `o` borrows from `w`. */
 static void apply(struct object *o, const struct status_write *w)
 {
@@ -50,6 +66,12 @@ static void apply(struct object *o, const struct status_write *w)
         for (uint32_t i = 0; i < w->drop_rows.n; i++)
             drop_row(&c->status, w->drop_rows.v[i]);
         return;
+    case WRITE_TRAFFIC_ROW:
+        put_traffic_row((struct traffic_class *)o, &w->traffic_row);
+        return;
+    case WRITE_TRAFFIC_STATUS:
+        ((struct traffic_class *)o)->status = w->traffic;
+        return;
     }
 }
 
@@ -65,7 +87,7 @@ static int change(struct dir *d, struct object *o, const struct status_write *w,
                   struct err *err)
 {
     struct buf before = { 0 }, after = { 0 };
-    if (w->kind != WRITE_CLASS_ROW && strcmp(o->meta.resource_version, w->resource_version))
+    if (!status_write_merges(w->kind) && strcmp(o->meta.resource_version, w->resource_version))
         return err_set(err, EAGAIN, "%s %.64s%s%.253s: it is at version %s, not %s: decide again",
                        kind_info[o->meta.kind].kind, w->ns, *w->ns ? "/" : "", w->name,
                        o->meta.resource_version, w->resource_version);
@@ -81,7 +103,7 @@ static int change(struct dir *d, struct object *o, const struct status_write *w,
 int dir_write(struct source *s, const struct status_write *w, struct err *err)
 {
     struct dir *d = (struct dir *)s;
-    enum object_kind kind = w->kind == WRITE_PORTMAP_STATUS ? KIND_PORTMAP : KIND_PORTMAPCLASS;
+    enum object_kind kind = status_write_target(w->kind);
     struct object *o;
     uint64_t hash;
     int r = record_lock(d, err);

@@ -22,7 +22,7 @@ bool rv_is_number(uint64_t version)
 
 static bool is_ours(enum object_kind kind)
 {
-    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS;
+    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS || kind == KIND_TRAFFICCLASS;
 }
 
 static const char *make_key(char *key, size_t size, const char *ns, const char *name)

@@ -83,9 +83,10 @@ static void put_condition(struct writer *w, const struct status_write *write,
     writer_list_end(w);
 }
 
-static void put_row(struct writer *w, const struct status_write *write)
+/* Up to the one row of status.nodes. */
+static void put_row_head(struct writer *w, const struct status_write *write)
 {
-    const struct kind_info *info = &kind_info[KIND_PORTMAPCLASS];
+    const struct kind_info *info = &kind_info[status_write_target(write->kind)];
     writer_map(w);
     writer_key(w, "apiVersion");
     writer_string(w, info->api_version);
@@ -100,8 +101,31 @@ static void put_row(struct writer *w, const struct status_write *write)
     writer_map(w);
     writer_key(w, "nodes");
     writer_list(w);
+}
+
+static void put_row(struct writer *w, const struct status_write *write)
+{
+    put_row_head(w, write);
     encode_node_row(w, &write->row);
     writer_list_end(w);
+}
+
+static void put_traffic_row(struct writer *w, const struct status_write *write)
+{
+    put_row_head(w, write);
+    encode_traffic_row(w, &write->traffic_row);
+    writer_list_end(w);
+}
+
+/* The rows are those of the version it names, less those that go. */
+static void put_traffic(struct writer *w, const struct status_write *write)
+{
+    static const char *const fields[] = { "nodes", "nodesDesired",       "nodesReady",
+                                          "ready", "observedGeneration", "conditions" };
+    const struct traffic_class c = { .o.meta.kind = KIND_TRAFFICCLASS, .status = write->traffic };
+    put_head(w, write);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        put_field(w, &c.o, fields[i]);
 }
 
 /* One manager for each node: what a manager applies replaces what it applied before. */
@@ -118,12 +142,12 @@ void patch_build(const struct status_write *write, const struct portmap_class *n
                  struct patch *ret)
 {
     *ret = (struct patch){ .content_type = "application/merge-patch+json" };
-    kube_path(&ret->path, write->kind == WRITE_PORTMAP_STATUS ? KIND_PORTMAP : KIND_PORTMAPCLASS,
-              write->ns, write->name);
-    if (write->kind == WRITE_CLASS_ROW) {
+    kube_path(&ret->path, status_write_target(write->kind), write->ns, write->name);
+    if (status_write_merges(write->kind)) {
         ret->content_type = "application/apply-patch+yaml";
         buf_puts(&ret->path, "/status?force=true&fieldManager=");
-        put_manager(&ret->path, write->row.name);
+        put_manager(&ret->path,
+                    write->kind == WRITE_CLASS_ROW ? write->row.name : write->traffic_row.name);
     } else {
         buf_puts(&ret->path, "/status?fieldManager=portolan");
     }
@@ -140,6 +164,12 @@ void patch_build(const struct status_write *write, const struct portmap_class *n
         break;
     case WRITE_CLASS_CONDITION:
         put_condition(w, write, now);
+        break;
+    case WRITE_TRAFFIC_ROW:
+        put_traffic_row(w, write);
+        break;
+    case WRITE_TRAFFIC_STATUS:
+        put_traffic(w, write);
         break;
     }
     writer_map_end(w);

@@ -109,6 +109,14 @@ static void add_faults(struct order *o, const struct status_write *w)
     case WRITE_CLASS_CONDITION:
         add_conditions(o, &w->conditions);
         break;
+    case WRITE_TRAFFIC_ROW:
+        buf_printf(&b, "node %s: %s", w->traffic_row.name, w->traffic_row.message);
+        if (!w->traffic_row.ready)
+            add_fault(o, w->traffic_row.reason, b.p);
+        break;
+    case WRITE_TRAFFIC_STATUS:
+        add_conditions(o, &w->traffic.conditions);
+        break;
     }
     buf_done(&b);
 }
@@ -363,7 +371,7 @@ static struct pending *find(struct writes *w, const struct status_write *s, bool
         p = xcalloc(1, sizeof(*p) + a + b + c);
         p->writes = w;
         p->born_us = clock_mono_us();
-        p->kind = s->kind == WRITE_PORTMAP_STATUS ? KIND_PORTMAP : KIND_PORTMAPCLASS;
+        p->kind = status_write_target(s->kind);
         memcpy(p->text, key.p, a);
         p->ns = memcpy(p->text + a, s->ns, b);
         p->name = memcpy(p->text + a + b, s->name, c);
@@ -415,9 +423,9 @@ static int order_again(struct pending *p, struct order *o, const struct status_w
 int kube_write(struct source *s, const struct status_write *w, struct err *err)
 {
     struct kube *k = (struct kube *)s;
-    enum object_kind kind = w->kind == WRITE_PORTMAP_STATUS ? KIND_PORTMAP : KIND_PORTMAPCLASS;
+    enum object_kind kind = status_write_target(w->kind);
     const struct known *known = known_find(k, kind, w->ns, w->name);
-    struct order o = { .base = w->kind == WRITE_CLASS_ROW ? 0 : rv_number(w->resource_version) };
+    struct order o = { .base = status_write_merges(w->kind) ? 0 : rv_number(w->resource_version) };
     if (!k->writes || !known || (o.base && o.base != known->version) ||
         (kind == KIND_PORTMAPCLASS && !known->copy))
         return turn_away(w, "it has changed", err);
@@ -442,16 +450,12 @@ int kube_write(struct source *s, const struct status_write *w, struct err *err)
 void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const char *name,
                  uint64_t version)
 {
-    static const enum status_write_kind of_class[] = { WRITE_CLASS_ROW, WRITE_CLASS_LINKS,
-                                                       WRITE_CLASS_CONDITION };
-    size_t n = kind == KIND_PORTMAP ? 1 : sizeof(of_class) / sizeof(of_class[0]);
     if (!k->writes)
         return;
-    for (size_t i = 0; i < n; i++) {
-        const struct status_write key = { .kind = kind == KIND_PORTMAP ? WRITE_PORTMAP_STATUS
-                                                                       : of_class[i],
-                                          .ns = ns,
-                                          .name = name };
+    for (enum status_write_kind w = 0; w <= WRITE_TRAFFIC_STATUS; w++) {
+        const struct status_write key = { .kind = w, .ns = ns, .name = name };
+        if (status_write_target(w) != kind)
+            continue;
         struct pending *p = find(k->writes, &key, false);
         if (p && ((p->state == LANDED && version != p->before && has_reached(version, p->landed)) ||
                   (p->state == CONFLICT && version != p->now.base)))
