@@ -137,6 +137,9 @@ static unsigned look(struct agent *a)
     unsigned seen = monitor_read(a->pass.monitor), needs = 0;
     if (seen & MONITOR_HOST)
         needs |= PASS_HOST;
+    /* A class's default goes with its link, silently, and the link may be back before we look. */
+    if (seen & MONITOR_HOST && a->pass.mesh)
+        needs |= PASS_AUDIT_RTNL;
     if (seen & MONITOR_OURS)
         needs |= PASS_AUDIT_RTNL;
     if (seen & MONITOR_LOST)
@@ -210,6 +213,8 @@ static void tell_metrics(void *user, struct buf *out)
     metrics_text(&a->pass.metrics, a->pass.store, out);
     if (a->pass.proxy)
         proxy_metrics_put(a->pass.proxy, out);
+    if (a->pass.mesh)
+        mesh_metrics(a->pass.mesh, out);
     if (ops->metrics)
         ops->metrics(a->pass.source, out);
 }
@@ -299,6 +304,11 @@ static int open_listeners(struct agent *a, const struct agent_options *opt, stru
     return proxy_open(&opt->proxy, a->pass.store, &a->loop, &proxy, &a->pass.proxy, err);
 }
 
+static void on_mesh(void *user)
+{
+    request(user, 0);
+}
+
 static void poll_fd(struct agent *a, uv_poll_t *poll, int fd)
 {
     uv_poll_init(&a->loop, poll, fd);
@@ -341,6 +351,8 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
         r = pass_open(&a->pass, err);
     if (r)
         return r;
+    if (opt->plan->trafficclass)
+        a->pass.mesh = mesh_open(&opt->mesh, &a->loop, a->pass.route_port, on_mesh, a);
     poll_fd(a, &a->route_poll, monitor_fd_route(a->pass.monitor));
     poll_fd(a, &a->nft_poll, monitor_fd_nft(a->pass.monitor));
     bool table_exists = true;
@@ -373,10 +385,12 @@ static void stop(struct agent *a)
         a->pass.source->ops->stop(a->pass.source);
     http_close(a->http);
     proxy_close(a->pass.proxy);
+    mesh_close(a->pass.mesh);
     uv_walk(&a->loop, close_handle, NULL);
     uv_run(&a->loop, UV_RUN_DEFAULT);
     uv_loop_close(&a->loop);
     proxy_free(a->pass.proxy);
+    mesh_free(a->pass.mesh);
     if (a->pass.source)
         a->pass.source->ops->free(a->pass.source);
     pass_close(&a->pass);

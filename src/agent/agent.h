@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "agent/mesh.h"
 #include "agent/proxy.h"
 
 struct agent_options {
@@ -16,6 +17,7 @@ struct agent_options {
     uint32_t cni_vxlan_port;
     uint32_t audit_seconds;     /* full audit of the kernel */
     struct proxy_options proxy; /* used when the plan is for the service proxy */
+    struct mesh_options mesh;   /* used when the plan is for traffic classes */
 };
 
 /* Runs until SIGTERM or SIGINT. What is in the kernel stays there. 0 or -errno. */

@@ -64,7 +64,9 @@ static bool observe_host(struct pass *p, bool *ret_failed)
     int next = !p->host_now;
     struct err err = { 0 };
     arena_reset(&p->host_mem[next]);
-    if (host_observe(p->route_port, &p->host_mem[next], &p->host[next], &err)) {
+    if (host_observe(p->route_port, &p->host_mem[next], &p->host[next], &err) ||
+        (p->options->trafficclass &&
+         host_observe_policy(p->route_port, &p->host_mem[next], &p->host[next], &err))) {
         say_error(p, "host", err.text);
         *ret_failed = true;
         return false;
@@ -209,7 +211,8 @@ static bool write_statuses(struct pass *p, const struct snapshot *snap, bool ack
         qsort(p->report.refusals.v, p->report.refusals.n, sizeof(struct refusal), refusal_cmp);
     struct applied applied = { .refusals = p->report.refusals.v,
                                .n_refusals = p->report.refusals.n,
-                               .acknowledged = acknowledged };
+                               .acknowledged = acknowledged,
+                               .bird = p->mesh ? mesh_applied(p->mesh) : NULL };
     struct status_writes writes = plan_statuses(p->planner, snap, &applied);
     struct status_outcome out = status_send(p->source, &writes, status_failed, p);
     p->metrics.statuses_written += out.written;
@@ -320,6 +323,8 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     bool mends = snap.changes_known && !snap.n_changes && !host_news;
     const struct plan *plan = plan_build(p->planner, &snap);
     t.planned = clock_mono_us();
+    if (p->mesh)
+        mesh_want(p->mesh, plan->desired.bird);
     t.kernel_us = -p->nft_port->batch_us;
     bool many = !snap.changes_known || host_news || snap.n_changes >= MANY_CHANGES;
     int r = (many ? apply_unheard : apply)(p, &plan->desired, needs, &table_ok, &p->failure);

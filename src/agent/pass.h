@@ -2,6 +2,7 @@
  * statuses. Everything it keeps between passes is in struct pass. */
 #pragma once
 
+#include "agent/mesh.h"
 #include "agent/metrics.h"
 #include "agent/notes.h"
 #include "agent/proxy.h"
@@ -27,6 +28,7 @@ struct pass {
     uint32_t cni_vxlan_port;
     const struct plan_options *options;
     struct proxy *proxy; /* NULL: no service proxy */
+    struct mesh *mesh;   /* NULL: no traffic classes */
     struct source *source;
     struct store *store;
     struct planner *planner;

@@ -58,6 +58,23 @@ static int read_proxy(const struct cli_command *cmd, const struct features *feat
     return read_duration(cmd, "config-sync-period", &ret->config_sync_seconds);
 }
 
+static int read_mesh(const struct cli_command *cmd, const struct features *features,
+                     struct mesh_options *ret)
+{
+    static const char *const names[] = { "bird-conf", "bird-socket", "bird-away-seconds" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !features->plan.trafficclass; i++)
+        if (cli_given(cmd, names[i]))
+            return cli_usage(cmd, "--%s: it goes with --features trafficclass only", names[i]);
+    ret->conf = cli_value(cmd, "bird-conf");
+    ret->socket = cli_value(cmd, "bird-socket");
+    if (strpbrk(ret->conf, "\"\n"))
+        return cli_usage(cmd,
+                         "--bird-conf %s: a path without quotation marks is needed: it stands "
+                         "between them in what BIRD is told",
+                         ret->conf);
+    return cli_number(cmd, "bird-away-seconds", 1, 3600, &ret->away_seconds);
+}
+
 static int read_options(const struct cli_command *cmd, struct features *features,
                         struct agent_options *ret)
 {
@@ -72,7 +89,7 @@ static int read_options(const struct cli_command *cmd, struct features *features
         cli_number(cmd, "audit-seconds", 1, 86400, &audit))
         return CLI_USAGE;
     if (read_address(cmd, "metrics-address", &ret->metrics) ||
-        read_proxy(cmd, features, &ret->proxy))
+        read_proxy(cmd, features, &ret->proxy) || read_mesh(cmd, features, &ret->mesh))
         return CLI_USAGE;
     log_set_level((enum log_level)level);
     ret->source = source.spec;
@@ -124,6 +141,11 @@ const struct cli_command cmd_agent = {
               "127.0.0.1:10249", false },
             { 0, "config-sync-period", "TIME", "everything is planned anew this often", "15m",
               false },
+            { 0, "bird-conf", "PATH", "the configuration written for BIRD", "/run/bird/bird.conf",
+              false },
+            { 0, "bird-socket", "PATH", "BIRD's control socket", "/run/bird/bird.ctl", false },
+            { 0, "bird-away-seconds", "N", "BIRD's routes are flushed when it is gone so long",
+              "10", false },
             { 0, "audit-seconds", "N", "full audit of the kernel every N seconds", "300", false },
             { 0, "dry-run", NULL, "print what would be applied, as diff does, and end", NULL,
               false },

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #define SERVICEPROXY "serviceproxy"
+#define TRAFFICCLASS "trafficclass"
+#define KNOWN        "known: portmap, " SERVICEPROXY ", " TRAFFICCLASS
 
 static bool is(const char *text, size_t n, const char *word)
 {
@@ -13,15 +15,16 @@ static int read_list(const struct cli_command *cmd, struct features *ret)
 {
     const char *list = ret->list;
     if (!*list)
-        return cli_usage(cmd, "--features: it is empty; known: portmap, serviceproxy");
+        return cli_usage(cmd, "--features: it is empty; " KNOWN);
     while (*list) {
         size_t n = strcspn(list, ",");
-        bool portmap = is(list, n, "portmap"), serviceproxy = is(list, n, SERVICEPROXY);
-        if (!portmap && !serviceproxy)
-            return cli_usage(cmd, "--features: '%.*s' is unknown; known: portmap, serviceproxy",
-                             (int)n, list);
+        bool portmap = is(list, n, "portmap"), serviceproxy = is(list, n, SERVICEPROXY),
+             trafficclass = is(list, n, TRAFFICCLASS);
+        if (!portmap && !serviceproxy && !trafficclass)
+            return cli_usage(cmd, "--features: '%.*s' is unknown; " KNOWN, (int)n, list);
         ret->plan.portmap |= portmap;
         ret->plan.serviceproxy |= serviceproxy;
+        ret->plan.trafficclass |= trafficclass;
         list += n + (list[n] == ',');
     }
     return CLI_DONE;

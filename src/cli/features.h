@@ -9,7 +9,7 @@
 /* For a command's table. */
 /* clang-format off */
 #define CLI_FEATURE_OPTIONS                                                                        \
-    { 0, "features", "LIST", "comma separated: portmap, serviceproxy", "portmap", false },         \
+    { 0, "features", "LIST", "portmap, serviceproxy, trafficclass", "portmap", false },            \
     { 0, "proxy-mode", "MODE", "how services are proxied: nft", "nft", false },                    \
     { 0, "cluster-cidr", "CIDRS", "who is a pod: the pods' ranges", "", false },                   \
     { 0, "detect-local-mode", "MODE", "ClusterCIDR, or NodeCIDR: by the Node's podCIDRs",          \

@@ -148,18 +148,62 @@ static void class_header(struct text_table *t, const struct query *q)
     table_row(t, names, sizeof(names) / sizeof(names[0]) - (q->wide ? 0 : 4));
 }
 
+static void traffic_row(struct text_table *t, const struct query *q, const struct traffic_class *c)
+{
+    static const char *const types[] = { "Accepted", "GatewayValid", "MeshReady", "Programmed" };
+    struct arena *a = &t->mem;
+    const struct traffic_routes *r = c->routes;
+    const struct condition *conflict = condition_find(&c->status.conditions, "Conflict");
+    const char *cells[TABLE_COLUMNS_MAX];
+    size_t n = 0;
+    cells[n++] = c->o.meta.name;
+    cells[n++] = arena_printf(a, "%u", c->table);
+    cells[n++] = r && r->gateway ? r->gateway->link : "<none>";
+    cells[n++] = r && r->mesh ? r->mesh->link : "<none>";
+    cells[n++] = c->status.ready;
+    cells[n++] = condition_text(a, &c->status.conditions, "Accepted");
+    cells[n++] = age_text(a, c->o.meta.creation);
+    if (q->wide) {
+        const char *message =
+            message_text(&c->status.conditions, types, sizeof(types) / sizeof(types[0]));
+        bool clash = conflict && conflict->status == TRI_TRUE;
+        cells[n++] = clash && !*message ? conflict->message : message;
+    }
+    table_row(t, cells, n);
+}
+
+static void traffic_header(struct text_table *t, const struct query *q)
+{
+    static const char *const names[] = { "NAME",  "TABLE",    "LINK", "MESH",
+                                         "READY", "ACCEPTED", "AGE",  "MESSAGE" };
+    table_row(t, names, sizeof(names) / sizeof(names[0]) - (q->wide ? 0 : 1));
+}
+
+/* The objects of a kind that can be asked for. */
+static const struct object *const *all_of(const struct snapshot *s, enum object_kind kind,
+                                          size_t *ret_n)
+{
+    const void *v = kind == KIND_PORTMAP        ? (const void *)s->portmaps
+                    : kind == KIND_PORTMAPCLASS ? (const void *)s->classes
+                                                : (const void *)s->traffic_classes;
+    *ret_n = kind == KIND_PORTMAP        ? s->n_portmaps
+             : kind == KIND_PORTMAPCLASS ? s->n_classes
+                                         : s->n_traffic_classes;
+    return v;
+}
+
 /* Calls `visit` (may be NULL) for every object asked for; how many there are. */
 static size_t each(const struct snapshot *s, const struct query *q,
                    void (*visit)(const struct object *o, void *user), void *user)
 {
-    size_t n = 0, all = q->kind == KIND_PORTMAP ? s->n_portmaps : s->n_classes;
+    size_t n = 0, all;
+    const struct object *const *v = all_of(s, q->kind, &all);
     for (size_t i = 0; i < all; i++) {
-        const struct object *o = q->kind == KIND_PORTMAP ? &s->portmaps[i]->o : &s->classes[i]->o;
-        if (!wanted(q, o))
+        if (!wanted(q, v[i]))
             continue;
         n++;
         if (visit)
-            visit(o, user);
+            visit(v[i], user);
     }
     return n;
 }
@@ -176,6 +220,8 @@ static void add_row(const struct object *o, void *user)
     struct rows *r = user;
     if (r->q->kind == KIND_PORTMAP)
         portmap_row(&r->table, r->q, (const struct portmap *)o);
+    else if (r->q->kind == KIND_TRAFFICCLASS)
+        traffic_row(&r->table, r->q, (const struct traffic_class *)o);
     else
         class_row(&r->table, r->q, (const struct portmap_class *)o);
 }
@@ -185,6 +231,8 @@ static void print_rows(const struct snapshot *s, const struct query *q)
     struct rows r = { .q = q };
     if (q->kind == KIND_PORTMAP)
         portmap_header(&r.table, q);
+    else if (q->kind == KIND_TRAFFICCLASS)
+        traffic_header(&r.table, q);
     else
         class_header(&r.table, q);
     each(s, q, add_row, &r);
@@ -235,7 +283,10 @@ static bool kind_of(const char *word, enum object_kind *ret)
                   { "pm", KIND_PORTMAP },
                   { "portmapclasses", KIND_PORTMAPCLASS },
                   { "portmapclass", KIND_PORTMAPCLASS },
-                  { "pmc", KIND_PORTMAPCLASS } };
+                  { "pmc", KIND_PORTMAPCLASS },
+                  { "trafficclasses", KIND_TRAFFICCLASS },
+                  { "trafficclass", KIND_TRAFFICCLASS },
+                  { "tclass", KIND_TRAFFICCLASS } };
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (!strcasecmp(words[i].word, word)) {
             *ret = words[i].kind;
@@ -249,12 +300,14 @@ static int parse(const struct cli_command *cmd, char **args, size_t n_args, stru
     const char *format = cli_value(cmd, "output");
     *q = (struct query){ .cmd = cmd, .name = n_args > 1 ? args[1] : "" };
     if (!kind_of(args[0], &q->kind))
-        return cli_usage(cmd, "kind '%s' is unknown; known: portmaps (pm), portmapclasses (pmc)",
+        return cli_usage(cmd,
+                         "kind '%s' is unknown; known: portmaps (pm), portmapclasses (pmc), "
+                         "trafficclasses (tclass)",
                          args[0]);
     if (strcmp(format, "table") && strcmp(format, "wide") && strcmp(format, "yaml") &&
         strcmp(format, "json"))
         return cli_usage(cmd, "--output %s: one of table, wide, yaml, json is needed", format);
-    if (q->kind == KIND_PORTMAPCLASS)
+    if (q->kind != KIND_PORTMAP)
         q->ns = "";
     else
         q->ns = cli_given(cmd, "all-namespaces") ? "" : cli_value(cmd, "namespace");
@@ -308,7 +361,7 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
 const struct cli_command cmd_get = {
     .name = "get",
     .args = "KIND [NAME]",
-    .summary = "Prints portmaps (pm) or portmapclasses (pmc) with their status.",
+    .summary = "Prints portmaps (pm), portmapclasses (pmc) or trafficclasses (tclass).",
     .options =
         (struct cli_option[]){
             CLI_SOURCE_OPTIONS,

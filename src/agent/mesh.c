@@ -1,0 +1,441 @@
+#include "agent/mesh.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/vec.h"
+#include "bird/control.h"
+#include "bird/render.h"
+#include "kernel/bird.h"
+
+#define ASK_MS 1000
+
+enum step {
+    STEP_IDLE,
+    STEP_CHECK,     /* the new file is being judged */
+    STEP_CONFIGURE, /* it is being taken into use */
+    STEP_SETTLE,    /* BIRD goes on with that in the background */
+    STEP_ASK,       /* sessions are asked for */
+};
+
+struct session {
+    uint32_t table;
+    char name[BIRD_SYMBOL_MAX];
+    bool established;
+};
+
+struct mesh {
+    char *conf, *next; /* paths; the file under judgement */
+    unsigned away_ms;
+    struct nl_port *port;
+    void (*changed)(void *user);
+    void *user;
+    struct bird_control *control;
+    uv_timer_t ask, away;
+    enum step step;
+    char *wanted;   /* NULL: nothing was ever wanted */
+    char *running;  /* acknowledged by the BIRD that is up; NULL: nothing yet */
+    char *refused;  /* not tried again; NULL: nothing was */
+    char why[600];  /* it was refused, or could not be written */
+    char down[300]; /* why BIRD is away; "" while it is up */
+    struct ip router_id;
+    VEC(struct session) sessions; /* by table, as in the configuration */
+    VEC(uint32_t) tables;         /* BIRD writes to these */
+    VEC(struct bird_sessions) counts;
+    struct bird_applied applied;
+    char message[700];
+    uint64_t flushes, flushed_routes, refusals;
+};
+
+static void advance(struct mesh *m);
+
+/* ---- files ---- */
+
+static int write_file(const char *path, const char *text, struct err *err)
+{
+    size_t n = strlen(text);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    bool good = fd >= 0 && write(fd, text, n) == (ssize_t)n && !fsync(fd);
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    return good ? 0
+                : err_set(err, error, "cannot write %s: %s: is its folder there and writable?",
+                          path, strerror(error));
+}
+
+static int put_in_place(struct mesh *m, struct err *err)
+{
+    if (!rename(m->next, m->conf))
+        return 0;
+    return err_set(err, errno, "cannot rename %s to %s: %s", m->next, m->conf, strerror(errno));
+}
+
+/* ---- what is told ---- */
+
+static void tell(struct mesh *m)
+{
+    m->changed(m->user);
+}
+
+/* The configuration that is wanted cannot be had. */
+static void give_up(struct mesh *m, const char *why)
+{
+    free(m->refused);
+    m->refused = xstrdup(m->wanted);
+    m->refusals++;
+    snprintf(m->why, sizeof(m->why), "%s", why);
+    log_error("event=bird_refused text=%s", log_quote(m->why));
+    m->step = STEP_IDLE;
+    unlink(m->next);
+    tell(m);
+}
+
+/* ---- a new configuration, step by step ---- */
+
+static void accept_wanted(struct mesh *m)
+{
+    free(m->running);
+    m->running = xstrdup(m->wanted);
+    m->step = STEP_IDLE;
+    m->why[0] = '\0';
+    log_info("event=bird_configured sessions=%zu", m->sessions.n);
+    tell(m);
+    advance(m);
+}
+
+/* The first line that says what is wrong. */
+static const char *error_of(const struct bird_reply *reply)
+{
+    for (size_t i = 0; i < reply->lines.n; i++)
+        if (BIRD_IS_ERROR(reply->lines.v[i].code))
+            return reply->lines.v[i].text;
+    return "BIRD says neither yes nor no";
+}
+
+static void on_settled(void *user, const struct bird_reply *reply, const char *why)
+{
+    struct mesh *m = user;
+    (void)why;
+    if (!reply || bird_reply_code(reply) != BIRD_STATUS ||
+        strstr(bird_reply_find(reply, BIRD_STATUS), "econfiguration"))
+        return; /* asked again by the timer; lost: on_state() begins anew */
+    accept_wanted(m);
+}
+
+static void on_configured(void *user, const struct bird_reply *reply, const char *why)
+{
+    struct mesh *m = user;
+    (void)why;
+    if (!reply)
+        m->step = STEP_IDLE;
+    else if (bird_reply_find(reply, BIRD_RECONFIGURED))
+        accept_wanted(m);
+    else if (bird_reply_find(reply, BIRD_RECONFIGURING))
+        m->step = STEP_SETTLE;
+    else
+        give_up(m, error_of(reply));
+}
+
+static void on_checked(void *user, const struct bird_reply *reply, const char *why)
+{
+    struct mesh *m = user;
+    struct err err;
+    (void)why;
+    if (!reply) {
+        m->step = STEP_IDLE;
+    } else if (!bird_reply_find(reply, BIRD_CHECKED)) {
+        give_up(m, error_of(reply));
+    } else if (put_in_place(m, &err)) {
+        give_up(m, err.text);
+    } else {
+        m->step = STEP_CONFIGURE;
+        bird_control_command(m->control, "configure", on_configured, m);
+    }
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a && b && !strcmp(a, b);
+}
+
+static void advance(struct mesh *m)
+{
+    struct err err;
+    bool up = bird_control_up(m->control);
+    if (m->step != STEP_IDLE || !m->wanted || same(m->wanted, m->refused) ||
+        same(m->wanted, m->running) || (!up && !access(m->conf, F_OK)))
+        return;
+    if (write_file(m->next, m->wanted, &err) || (!up && put_in_place(m, &err))) {
+        give_up(m, err.text);
+        return;
+    }
+    if (!up)
+        return;
+    struct buf command = { 0 };
+    buf_printf(&command, "configure check \"%s\"", m->next);
+    m->step = STEP_CHECK;
+    bird_control_command(m->control, command.p, on_checked, m);
+    buf_done(&command);
+}
+
+/* ---- sessions ---- */
+
+static void on_sessions(void *user, const struct bird_reply *reply, const char *why)
+{
+    struct mesh *m = user;
+    bool news = false;
+    (void)why;
+    m->step = STEP_IDLE;
+    for (size_t i = 0; reply && i < m->sessions.n; i++) {
+        struct session *s = &m->sessions.v[i];
+        bool now = bird_reply_established(reply, s->name);
+        if (now != s->established)
+            log_info("event=bird_session name=%s established=%s", s->name, now ? "yes" : "no");
+        news |= now != s->established;
+        s->established = now;
+    }
+    if (news)
+        tell(m);
+    advance(m);
+}
+
+static void on_ask(uv_timer_t *t)
+{
+    struct mesh *m = t->data;
+    if (!bird_control_up(m->control))
+        return;
+    if (m->step == STEP_SETTLE) {
+        bird_control_command(m->control, "show status", on_settled, m);
+    } else if (m->step == STEP_IDLE && m->sessions.n) {
+        m->step = STEP_ASK;
+        bird_control_command(m->control, "show protocols", on_sessions, m);
+    }
+}
+
+static bool was_established(const struct mesh *m, const char *name)
+{
+    for (size_t i = 0; i < m->sessions.n; i++)
+        if (!strcmp(m->sessions.v[i].name, name))
+            return m->sessions.v[i].established;
+    return false;
+}
+
+static void list_sessions(struct mesh *m, const struct bird_config *c)
+{
+    VEC(struct session) fresh = { 0 };
+    m->tables.n = 0;
+    for (size_t i = 0; i < c->n_tables; i++) {
+        const struct bird_mesh *mesh = c->tables[i].mesh;
+        vec_push(&m->tables, c->tables[i].number);
+        for (size_t j = 0; mesh && j < mesh->n_peers; j++) {
+            struct session s = { .table = c->tables[i].number };
+            bird_session_name(s.table, mesh->peers[j].node, mesh->peers[j].remote.family, s.name);
+            s.established = was_established(m, s.name);
+            vec_push(&fresh, s);
+        }
+    }
+    vec_done(&m->sessions);
+    memcpy(&m->sessions, &fresh, sizeof(fresh));
+}
+
+/* ---- BIRD comes and goes ---- */
+
+static void on_away(uv_timer_t *t)
+{
+    struct mesh *m = t->data;
+    struct err err;
+    int n = bird_flush_routes(m->port, m->tables.v, m->tables.n, &err);
+    if (n < 0) {
+        log_error("event=bird_stale text=%s", log_quote(err.text));
+        return;
+    }
+    m->flushes++;
+    m->flushed_routes += (uint64_t)n;
+    log_warn("event=bird_stale away_ms=%u routes_flushed=%d cause=%s", m->away_ms, n,
+             log_quote(m->down));
+}
+
+static void on_state(void *user, bool up, const char *why)
+{
+    struct mesh *m = user;
+    bool was_up = !*m->down;
+    snprintf(m->down, sizeof(m->down), "%s", up ? "" : why);
+    m->step = STEP_IDLE;
+    free(m->running);
+    m->running = NULL;
+    log_write(up ? LOG_INFO : LOG_WARN, "event=bird_%s cause=%s", up ? "up" : "away",
+              log_quote(why));
+    if (up) { /* perhaps another than before: let it judge anew */
+        uv_timer_stop(&m->away);
+        free(m->refused);
+        m->refused = NULL;
+    } else if (was_up) {
+        uv_timer_start(&m->away, on_away, m->away_ms, 0);
+    }
+    for (size_t i = 0; !up && i < m->sessions.n; i++)
+        m->sessions.v[i].established = false;
+    tell(m);
+    advance(m);
+}
+
+/* ---- for the pass ---- */
+
+void mesh_want(struct mesh *m, const struct bird_config *config)
+{
+    struct bird_config none = { .router_id = m->router_id };
+    if (!config && !m->wanted)
+        return;
+    if (!config)
+        config = &none;
+    m->router_id = config->router_id;
+    struct buf text = { 0 };
+    bird_render(config, &text);
+    if (same(text.p, m->wanted)) {
+        buf_done(&text);
+        return;
+    }
+    free(m->wanted);
+    m->wanted = text.p;
+    list_sessions(m, config);
+    advance(m);
+}
+
+static void count_sessions(struct mesh *m)
+{
+    m->counts.n = 0;
+    for (size_t i = 0; i < m->tables.n; i++) {
+        struct bird_sessions c = { .table = m->tables.v[i] };
+        for (size_t j = 0; j < m->sessions.n; j++)
+            c.established += m->sessions.v[j].table == c.table && m->sessions.v[j].established;
+        vec_push(&m->counts, c);
+    }
+}
+
+const struct bird_applied *mesh_applied(struct mesh *m)
+{
+    const char *reason = "";
+    m->message[0] = '\0';
+    count_sessions(m);
+    if (*m->down) {
+        reason = "BirdAway";
+        snprintf(m->message, sizeof(m->message), "BIRD's control socket: %s", m->down);
+    } else if (same(m->wanted, m->refused)) {
+        reason = "ConfigurationRefused";
+        snprintf(m->message, sizeof(m->message), "BIRD keeps the configuration before: %s", m->why);
+    } else if (m->wanted && !same(m->wanted, m->running)) {
+        reason = "Configuring";
+        snprintf(m->message, sizeof(m->message), "BIRD has not acknowledged its configuration yet");
+    }
+    m->applied = (struct bird_applied){ reason, m->message, m->counts.v, m->counts.n };
+    return &m->applied;
+}
+
+/* ---- metrics ---- */
+
+static void put_head(struct buf *out, const char *name, const char *type, const char *help)
+{
+    buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put_sessions(const struct mesh *m, struct buf *out)
+{
+    put_head(out, "portolan_bird_sessions", "gauge", "Sessions of BIRD's, by table and state.");
+    for (size_t i = 0; i < m->tables.n; i++) {
+        unsigned n[2] = { 0, 0 };
+        for (size_t j = 0; j < m->sessions.n; j++)
+            n[m->sessions.v[j].established] += m->sessions.v[j].table == m->tables.v[i];
+        buf_printf(out,
+                   "portolan_bird_sessions{table=\"%" PRIu32 "\",state=\"established\"} %u\n"
+                   "portolan_bird_sessions{table=\"%" PRIu32 "\",state=\"other\"} %u\n",
+                   m->tables.v[i], n[1], m->tables.v[i], n[0]);
+    }
+}
+
+static void put_routes(const struct mesh *m, struct buf *out)
+{
+    uint32_t *n = xcalloc(m->tables.n + 1, sizeof(*n));
+    if (!bird_count_routes(m->port, m->tables.v, m->tables.n, n, NULL)) {
+        put_head(out, "portolan_bird_routes", "gauge", "Routes of BIRD's in the kernel, by table.");
+        for (size_t i = 0; i < m->tables.n; i++)
+            buf_printf(out, "portolan_bird_routes{table=\"%" PRIu32 "\"} %" PRIu32 "\n",
+                       m->tables.v[i], n[i]);
+    }
+    free(n);
+}
+
+void mesh_metrics(const struct mesh *m, struct buf *out)
+{
+    put_head(out, "portolan_bird_up", "gauge", "Whether BIRD's control socket answers.");
+    buf_printf(out, "portolan_bird_up %d\n", !*m->down);
+    put_sessions(m, out);
+    put_routes(m, out);
+    put_head(out, "portolan_bird_flushes_total", "counter",
+             "Times BIRD was away for so long that its routes were flushed.");
+    buf_printf(out, "portolan_bird_flushes_total %" PRIu64 "\n", m->flushes);
+    put_head(out, "portolan_bird_flushed_routes_total", "counter", "Routes flushed then.");
+    buf_printf(out, "portolan_bird_flushed_routes_total %" PRIu64 "\n", m->flushed_routes);
+    put_head(out, "portolan_bird_refusals_total", "counter",
+             "Configurations that could not be taken into use.");
+    buf_printf(out, "portolan_bird_refusals_total %" PRIu64 "\n", m->refusals);
+}
+
+/* ---- life ---- */
+
+struct mesh *mesh_open(const struct mesh_options *opt, uv_loop_t *loop, struct nl_port *port,
+                       void (*changed)(void *user), void *user)
+{
+    struct mesh *m = xcalloc(1, sizeof(*m));
+    struct buf next = { 0 };
+    buf_printf(&next, "%s.new", opt->conf);
+    m->conf = xstrdup(opt->conf);
+    m->next = next.p;
+    m->away_ms = opt->away_seconds * 1000;
+    m->port = port;
+    m->changed = changed;
+    m->user = user;
+    snprintf(m->down, sizeof(m->down), "not connected yet");
+    uv_timer_init(loop, &m->ask);
+    uv_timer_init(loop, &m->away);
+    m->ask.data = m->away.data = m;
+    uv_timer_start(&m->ask, on_ask, ASK_MS, ASK_MS);
+    uv_timer_start(&m->away, on_away, m->away_ms, 0);
+    struct bird_control_options control = { .path = opt->socket, .user = m, .state = on_state };
+    m->control = bird_control_open(loop, &control);
+    return m;
+}
+
+static void close_timer(uv_timer_t *t)
+{
+    if (!uv_is_closing((uv_handle_t *)t))
+        uv_close((uv_handle_t *)t, NULL);
+}
+
+void mesh_close(struct mesh *m)
+{
+    if (!m)
+        return;
+    bird_control_close(m->control);
+    close_timer(&m->ask);
+    close_timer(&m->away);
+}
+
+void mesh_free(struct mesh *m)
+{
+    if (!m)
+        return;
+    free(m->conf);
+    free(m->next);
+    free(m->wanted);
+    free(m->running);
+    free(m->refused);
+    vec_done(&m->sessions);
+    vec_done(&m->tables);
+    vec_done(&m->counts);
+    free(m);
+}
