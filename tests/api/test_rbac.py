@@ -48,6 +48,7 @@ AGENT = {
     "networking.k8s.io": {"servicecidrs": "list watch"},
     "kuport.wlz.li": {"portmaps": "list watch", "portmapclasses": "list watch",
                       "portmaps/status": "patch", "portmapclasses/status": "patch"},
+    "net.renner.uno": {"trafficclasses": "list watch", "trafficclasses/status": "patch"},
     "events.k8s.io": {"events": "create patch"},
 }
 
