@@ -42,6 +42,7 @@ bench: ## the figures of docs/performance.md (root)
 	@$(MAKE) --no-print-directory build
 	@ninja -C build --quiet bench-tools
 	@tests/bench/run
+	@tests/bench/proxy
 
 fuzz: ## search for new crashing inputs, SECONDS=60 for each target
 	@tools/deps check
