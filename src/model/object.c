@@ -116,8 +116,8 @@ DEFINE_ARRAY_EQ(ip_equal, struct ip)
 static bool node_eq(const struct node *a, const struct node *b)
 {
     return ARRAY_EQ(a, b, internal_ips, n_internal_ips, ip_equal) &&
-           strings_equal(&a->pod_cidrs, &b->pod_cidrs) && a->deletion == b->deletion &&
-           a->to_be_deleted == b->to_be_deleted;
+           strings_equal(&a->no_ips, &b->no_ips) && strings_equal(&a->pod_cidrs, &b->pod_cidrs) &&
+           a->deletion == b->deletion && a->to_be_deleted == b->to_be_deleted;
 }
 
 static bool service_port_eq(const struct service_port *a, const struct service_port *b)

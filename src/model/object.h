@@ -75,6 +75,7 @@ struct node {
     struct object o;
     struct ip *internal_ips; /* status.addresses of type InternalIP, in order */
     uint32_t n_internal_ips;
+    struct string_list no_ips;    /* addresses of that type that are none, as written */
     struct string_list pod_cidrs; /* as written; spec.podCIDR when there is no spec.podCIDRs */
     const char *pod_cidr;
     int64_t deletion;   /* deletionTimestamp */

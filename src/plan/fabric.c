@@ -252,6 +252,17 @@ static void link_problems(struct builder *b, const struct pair *pair)
                 arena_printf(a, "link %s carries IPv4 only: %s", pair->key, why));
 }
 
+static void node_problems(struct builder *b, const struct node *n)
+{
+    for (uint32_t i = 0; i < n->no_ips.n; i++)
+        put_problem(b, KIND_NODE, n->o.meta.name, "status.addresses", n->no_ips.v[i],
+                    "InvalidAddress",
+                    arena_printf(&b->f->mem,
+                                 "InternalIP \"%.100s\" is no IP address and is passed over; an IP "
+                                 "address is needed",
+                                 n->no_ips.v[i]));
+}
+
 static void host_problems(struct builder *b)
 {
     const struct host *h = b->p->snap->host;
@@ -319,6 +330,8 @@ struct fabric *fabric_build(struct planner *p)
         class_problems(&b, &p->classes[i]);
     for (size_t i = 0; i < p->pairs.n; i++)
         link_problems(&b, p->pairs.v[i]);
+    for (size_t i = 0; i < p->snap->n_nodes; i++)
+        node_problems(&b, p->snap->nodes[i]);
     host_problems(&b);
     f->node = end_group(p, b.group);
     SORT(&f->links, desired_link_cmp_v);

@@ -55,6 +55,7 @@ static int get_addresses(struct decoder *d, uint32_t at, void *base)
     while ((e = token_next(t, &i)))
         n++;
     node->internal_ips = arena_new_array(d->mem, n, struct ip);
+    node->no_ips.v = arena_new_array(d->mem, n, const char *);
     uint32_t index = 0;
     for (i = at + 1; (e = token_next(t, &i)); index++) {
         size_t path = decoder_push_index(d, index);
@@ -67,12 +68,24 @@ static int get_addresses(struct decoder *d, uint32_t at, void *base)
             int r = decode_string(d, address, "an IP address", &s);
             if (r)
                 return r;
-            if (!ip_parse(s, &node->internal_ips[node->n_internal_ips++]))
-                return decoder_refuse(d, address, "an IP address");
+            if (ip_parse(s, &node->internal_ips[node->n_internal_ips]))
+                node->n_internal_ips++;
+            else /* API servers take any string */
+                node->no_ips.v[node->no_ips.n++] = s;
         }
         decoder_pop(d, path);
     }
     return 0;
+}
+
+static void put_address(struct writer *w, const char *address)
+{
+    writer_map(w);
+    writer_key(w, "address");
+    writer_string(w, address);
+    writer_key(w, "type");
+    writer_string(w, "InternalIP");
+    writer_map_end(w);
 }
 
 static void put_addresses(struct writer *w, const void *base)
@@ -80,20 +93,17 @@ static void put_addresses(struct writer *w, const void *base)
     const struct node *node = base;
     char text[IP_TEXT_MAX];
     writer_list(w);
-    for (uint32_t i = 0; i < node->n_internal_ips; i++) {
-        writer_map(w);
-        writer_key(w, "address");
-        writer_string(w, ip_format(&node->internal_ips[i], text));
-        writer_key(w, "type");
-        writer_string(w, "InternalIP");
-        writer_map_end(w);
-    }
+    for (uint32_t i = 0; i < node->n_internal_ips; i++)
+        put_address(w, ip_format(&node->internal_ips[i], text));
+    for (uint32_t i = 0; i < node->no_ips.n; i++)
+        put_address(w, node->no_ips.v[i]);
     writer_list_end(w);
 }
 
 static bool no_addresses(const void *base)
 {
-    return !((const struct node *)base)->n_internal_ips;
+    const struct node *node = base;
+    return !node->n_internal_ips && !node->no_ips.n;
 }
 
 static bool is_deletion_taint(const struct tokens *t, uint32_t taint)

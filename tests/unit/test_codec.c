@@ -169,8 +169,8 @@ static void what_is_wrong_is_named_with_its_place(void **state)
           "'-' "
           "and '.', at most 253 characters" },
         { "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {addresses: [{type: "
-          "InternalIP, address: x}]}\n",
-          "4:50: Node a: status.addresses[0].address is x; an IP address is needed" },
+          "InternalIP, address: [x]}]}\n",
+          "4:50: Node a: status.addresses[0].address is a list; an IP address is needed" },
         { "apiVersion: v1\nkind: Node\nmetadata: {name: \"a\\0b\"}\n",
           "3:18: Node without a name: metadata.name holds a NUL byte: take it out" },
         { "apiVersion: v1\nkind: Node\nmetadata: {name: a, labels: &x {a: b}, annotations: *x}\n",
