@@ -8,7 +8,7 @@ import time
 
 import pytest
 from faulty_server import status
-from kube_help import World, conditions, portmap, until
+from kube_help import World, conditions, portmap, portmap_class, until
 
 
 @pytest.fixture
@@ -240,6 +240,35 @@ def test_a_bad_object_breaks_no_watch(world):
     log = world.agents[0].log()
     assert "games/bad: spec.port is" in log and "larger than 4 MiB" in log
     assert len(world.server.asked("LIST portmaps")) == 1
+
+
+def test_an_object_that_cannot_be_read_at_the_start_takes_nothing_away(world):
+    settled(world)
+    until(lambda: world.agents[0].ready()[0] == 200, "ready")
+    namespace = world.namespaces["edge-a"]
+    before = namespace.run("nft", "-s", "list", "table", "inet", "portolan")
+    world.agents[0].stop()
+    bad = portmap_class("edge-a")
+    bad["spec"]["nodes"] = ["edge-a"]
+    good = world.server.get("portmapclasses", "", "public")
+    world.server.put(bad)
+    agent = world.agent()
+    status, text = until(lambda: (a := agent.ready())[0] == 503 and "public" in a[1] and a, "held")
+    assert "PortMapClass public: spec.nodes is a list" in text and "mend it, or delete it" in text
+    assert 'portolan_objects_refused{resource="portmapclasses"} 1' in namespace.fetch("/metrics")[1]
+    assert namespace.run("nft", "-s", "list", "table", "inet", "portolan") == before
+    world.server.put(good)
+    until(lambda: agent.ready()[0] == 200, "ready again")
+    assert agent.metric("portolan_objects_refused") == 0
+
+
+def test_a_bad_mapping_at_the_start_costs_itself_only(world):
+    settled(world)
+    world.agents[0].stop()
+    world.server.put(portmap("bad", port="x"))
+    agent = world.agent()
+    until(lambda: agent.ready()[0] == 200, "ready")
+    assert agent.metric('portolan_objects_refused.resource="portmaps"') == 1
 
 
 def test_a_line_in_many_pieces_is_one_event(world):

@@ -51,6 +51,7 @@ static void free_known(struct known *e)
 {
     if (e->copy)
         object_free(&e->copy->o);
+    free(e->refused);
     free(e);
 }
 
@@ -85,8 +86,8 @@ static void drop(struct reflector *r, struct known *e)
         writes_seen(k, r->kind, e->ns, e->name, UINT64_MAX);
     if (e->given) {
         k->source.sink.removed(k->source.sink.user, r->kind, e->ns, e->name);
-        r->changed = true;
     }
+    r->changed |= e->given || e->refused;
     free_known(e);
 }
 
@@ -116,11 +117,42 @@ void known_removed(struct reflector *r, const char *ns, const char *name)
         drop(r, e);
 }
 
-void known_seen(struct reflector *r, const char *ns, const char *name)
+static void refuse(struct reflector *r, struct known *e, const char *why)
+{
+    free(e->refused);
+    e->refused = xstrdup(why);
+    kube_note(r->kube, true, r->path, why);
+}
+
+void known_refuse(struct reflector *r, const char *ns, const char *name, const char *why)
 {
     struct known *e = find(r, ns, name);
-    if (e)
-        e->round = r->round;
+    if (!e)
+        e = add(r, ns, name, "");
+    e->round = r->round;
+    refuse(r, e, why);
+}
+
+/* What lies in a namespace belongs to those who use that, and costs only itself: else any of them
+ * could hold up every node. */
+const struct known *known_missing(const struct reflector *r, size_t *i)
+{
+    void *v;
+    while (!kind_info[r->kind].namespaced && map_next(&r->known, i, NULL, NULL, &v)) {
+        const struct known *e = v;
+        if (e->refused && !e->given)
+            return e;
+    }
+    return NULL;
+}
+
+size_t known_refused(const struct reflector *r)
+{
+    size_t n = 0, i = 0;
+    void *v;
+    while (map_next(&r->known, &i, NULL, NULL, &v))
+        n += ((const struct known *)v)->refused != NULL;
+    return n;
 }
 
 static void give(struct reflector *r, struct known *e, const struct doc *doc)
@@ -129,9 +161,11 @@ static void give(struct reflector *r, struct known *e, const struct doc *doc)
     struct object *o;
     struct err err;
     if (doc_decode(doc, true, &o, NULL, &err)) {
-        kube_note(k, true, r->path, err.text);
+        refuse(r, e, err.text);
         return;
     }
+    free(e->refused);
+    e->refused = NULL;
     if (r->kind == KIND_PORTMAPCLASS) {
         struct object *copy;
         if (e->copy)

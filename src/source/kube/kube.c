@@ -111,13 +111,21 @@ static int kube_start(struct source *s, uv_loop_t *loop, struct err *err)
     return 0;
 }
 
+/* What the kernel has may stand on an object that cannot be read; one whose earlier version is
+ * known goes on as that. */
+static bool can_go_on(const struct kube *k, const struct reflector *r)
+{
+    size_t i = 0;
+    return r->synced && (k->once || k->source.fresh || !known_missing(r, &i));
+}
+
 static bool kube_synced(struct source *s)
 {
-    const struct kube *k = (struct kube *)s;
-    for (size_t i = 0; i < KIND_COUNT; i++)
-        if (k->reflectors[i] && !k->reflectors[i]->synced)
-            return false;
-    return true;
+    struct kube *k = (struct kube *)s;
+    bool synced = true;
+    for (size_t i = 0; i < KIND_COUNT && !k->synced; i++)
+        synced &= !k->reflectors[i] || can_go_on(k, k->reflectors[i]);
+    return k->synced = synced;
 }
 
 static void kube_stop(struct source *s)
@@ -139,9 +147,15 @@ static void kube_stop(struct source *s)
 static void kube_unready(struct source *s, struct buf *out)
 {
     const struct kube *k = (struct kube *)s;
-    for (size_t i = 0; i < KIND_COUNT; i++)
-        if (k->reflectors[i])
-            reflector_unready(k->reflectors[i], out);
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        const struct reflector *r = k->reflectors[i];
+        if (!r)
+            continue;
+        reflector_unready(r, out);
+        const struct known *e;
+        for (size_t j = 0; !k->synced && !k->source.fresh && (e = known_missing(r, &j));)
+            buf_printf(out, "source: %s: mend it, or delete it\n", e->refused);
+    }
 }
 
 static void on_late(uv_timer_t *t)
@@ -207,6 +221,12 @@ static void kube_metrics(struct source *s, struct buf *out)
         if (k->reflectors[i])
             buf_printf(out, "portolan_watch_restarts_total{resource=\"%s\"} %u\n",
                        kind_info[i].plural, k->reflectors[i]->restarts);
+    buf_puts(out, "# HELP portolan_objects_refused Objects whose newest version cannot be read.\n"
+                  "# TYPE portolan_objects_refused gauge\n");
+    for (size_t i = 0; i < KIND_COUNT; i++)
+        if (k->reflectors[i])
+            buf_printf(out, "portolan_objects_refused{resource=\"%s\"} %zu\n", kind_info[i].plural,
+                       known_refused(k->reflectors[i]));
 }
 
 static const struct source_ops kube_ops = {

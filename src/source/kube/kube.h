@@ -22,6 +22,7 @@ struct known {
     uint64_t version; /* rv_number() */
     uint32_t round;   /* the last list that had it */
     bool given;       /* the sink has some version of it */
+    char *refused;    /* why its newest version cannot be read; NULL: it can */
     const char *ns, *name, *uid;
     struct portmap_class *copy; /* of a class: its status as last seen; else NULL */
     char text[];
@@ -73,8 +74,9 @@ struct kube {
     struct client *client;
     struct reflector *reflectors[KIND_COUNT]; /* NULL: not needed */
     bool once;                                /* a list of each is enough */
-    bool away;                                /* the server does not answer; noted */
-    struct err failed;                        /* with once: why it cannot be had */
+    bool synced;
+    bool away;         /* the server does not answer; noted */
+    struct err failed; /* with once: why it cannot be had */
     struct writes *writes;
     struct events *events;
 };
@@ -126,8 +128,12 @@ void known_end(struct reflector *r);
 /* The server has this. */
 void known_take(struct reflector *r, const struct doc *doc);
 void known_removed(struct reflector *r, const char *ns, const char *name);
-/* The server has something of this name, of whatever content. */
-void known_seen(struct reflector *r, const char *ns, const char *name);
+/* The server has something of this name that cannot be read. */
+void known_refuse(struct reflector *r, const char *ns, const char *name, const char *why);
+/* Of a kind that other objects stand on, which nobody can stand in for: the next object after *i (0
+ * first) that could not be read, and never could. NULL: no more. */
+const struct known *known_missing(const struct reflector *r, size_t *i);
+size_t known_refused(const struct reflector *r);
 void known_free(struct reflector *r);
 
 /* ---- write.c ---- */

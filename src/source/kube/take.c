@@ -43,11 +43,12 @@ static void passed_over(struct reflector *r, const char *ns, const char *name)
     err_set(&err, E2BIG, "%s %s%s%s is larger than %u MiB: passed over", kind_info[r->kind].kind,
             ns, *ns ? "/" : "", *name ? name : "without a name that was read",
             LINE_MAX_BYTES >> 20);
-    kube_note(r->kube, true, r->path, err.text);
-    if (*name)
-        known_seen(r, ns, name);
-    else
+    if (*name) {
+        known_refuse(r, ns, name, err.text);
+    } else {
+        kube_note(r->kube, true, r->path, err.text);
         r->incomplete = true;
+    }
 }
 
 static void set_text(char **to, const char *text)
