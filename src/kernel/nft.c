@@ -157,14 +157,6 @@ static void compare(struct pass *p)
     nft_classes_number(&p->classes);
 }
 
-static bool any_class(const struct nft_classes *c, bool (*is)(const struct nft_class_ref *r))
-{
-    for (size_t i = 0; i < c->n; i++)
-        if (is(&c->v[i]))
-            return true;
-    return false;
-}
-
 /* The kernel has what is wanted, apart from the refused. Groups that stay are not touched: with
  * ten thousand of them the memory alone would take longer than the change. */
 static void remember(struct pass *p)
@@ -201,8 +193,7 @@ static void applied(struct pass *p)
     struct nft *n = p->nft;
     const struct nft_difference *d = &p->diff;
     /* A predecessor may have ended between its batch and conntrack: at first all is told. */
-    nft_udp_collect(&d->dels, n->told ? &d->adds : &p->want, &n->udp);
-    nft_udp_collect_services(d, &p->want, &n->udp);
+    nft_udp_collect(d, &p->want, !n->told, &n->udp);
     n->told = true;
     p->report->adds += d->adds.n - d->changes + replaces(p);
     p->report->deletes += d->dels.n - d->changes;
@@ -272,8 +263,7 @@ static int learn(struct pass *p, const struct nl_error *errors, size_t n_errors,
     }
     if (!n_errors) {
         /* Without an answer the kernel may have done it all the same. */
-        nft_udp_collect(&p->diff.dels, &p->diff.adds, &n->udp);
-        nft_udp_collect_services(&p->diff, &p->want, &n->udp);
+        nft_udp_collect(&p->diff, &p->want, false, &n->udp);
         n->told = false;
     }
     switch (worst) {
@@ -353,7 +343,7 @@ static int send_batch(struct pass *p, struct err *err)
 static int send_late(struct pass *p, struct err *err)
 {
     struct nft *n = p->nft;
-    bool chains = any_class(&p->classes, nft_class_is_left);
+    bool chains = nft_classes_any(&p->classes, nft_class_is_left);
     int r = 0;
     while (chains || p->diff.late.n) {
         struct nl_error e;
@@ -388,8 +378,8 @@ static int attempt(struct pass *p, struct err *err)
     if (r)
         return r;
     compare(p);
-    bool late = p->diff.late.n || any_class(&p->classes, nft_class_is_left);
-    bool due = any_class(&p->classes, nft_class_is_due) && !replaces(p);
+    bool late = p->diff.late.n || nft_classes_any(&p->classes, nft_class_is_left);
+    bool due = nft_classes_any(&p->classes, nft_class_is_due) && !replaces(p);
     if (due)
         r = send_classes(p, err);
     if (!r && (p->diff.dels.n || p->diff.adds.n || replaces(p))) {

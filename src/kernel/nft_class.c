@@ -135,6 +135,14 @@ bool nft_class_is_left(const struct nft_class_ref *r)
     return !r->refs && r->exists;
 }
 
+bool nft_classes_any(const struct nft_classes *c, bool (*is)(const struct nft_class_ref *r))
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (is(&c->v[i]))
+            return true;
+    return false;
+}
+
 static void put_chain(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
                       uint16_t type, const char *name)
 {

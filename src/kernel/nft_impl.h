@@ -72,6 +72,7 @@ void nft_classes_copy(struct nft_classes *to, const struct nft_classes *from);
 void nft_classes_count(struct nft_classes *c, const struct nft_ops *ops, int by);
 bool nft_class_is_due(const struct nft_class_ref *r);  /* to be made or mended */
 bool nft_class_is_left(const struct nft_class_ref *r); /* without an element */
+bool nft_classes_any(const struct nft_classes *c, bool (*is)(const struct nft_class_ref *r));
 /* The messages for those that are due, or left, and what is so after them. */
 void nft_classes_put_due(struct nl_buf *b, struct nl_port *port, const struct nft_table *t,
                          const struct nft_classes *c);
@@ -141,10 +142,8 @@ struct nft_flows {
     size_t n, cap;
     struct arena mem; /* their others */
 };
-/* Adds the UDP flows of mappings among the ops, with where they lead after them; each flow once. */
-void nft_udp_collect(const struct nft_ops *dels, const struct nft_ops *adds, struct nft_flows *ret);
-/* Adds those of services that are in the difference. `want` has all elements of a flow that has
- * one there. */
-void nft_udp_collect_services(const struct nft_difference *d, const struct nft_ops *want,
-                              struct nft_flows *ret);
+/* Adds the UDP flows in the difference, each once, with where they lead after it; with `all` every
+ * wanted one of a mapping. `want` has all elements of a service's flow that has one there. */
+void nft_udp_collect(const struct nft_difference *d, const struct nft_ops *want, bool all,
+                     struct nft_flows *ret);
 void nft_flows_done(struct nft_flows *f);

@@ -56,19 +56,18 @@ static void push(struct nft_flows *ret, const struct nft_ops *ops, bool added)
             vec_push(ret, f);
 }
 
-static void make_unique(struct nft_flows *ret);
-
-void nft_udp_collect(const struct nft_ops *dels, const struct nft_ops *adds, struct nft_flows *ret)
+static void make_unique(struct nft_flows *ret)
 {
-    push(ret, dels, false);
-    push(ret, adds, true);
-    make_unique(ret);
-}
-
-void nft_flows_done(struct nft_flows *f)
-{
-    arena_done(&f->mem);
-    vec_done(f); /* zeroes all of it */
+    if (ret->n > 1)
+        qsort(ret->v, ret->n, sizeof(ret->v[0]), by_flow);
+    size_t unique = 0;
+    for (size_t i = 0; i < ret->n; i++) {
+        const struct flow_target *last = unique ? &ret->v[unique - 1] : NULL;
+        if (!last || ip_cmp(&last->dialled, &ret->v[i].dialled) || last->port != ret->v[i].port ||
+            last->end != ret->v[i].end)
+            ret->v[unique++] = ret->v[i];
+    }
+    ret->n = unique;
 }
 
 /* ---- services ---- */
@@ -122,8 +121,8 @@ static void set_ends(struct flow_target *f, const struct nft_op *ops, size_t n, 
     f->n_others = n;
 }
 
-void nft_udp_collect_services(const struct nft_difference *d, const struct nft_ops *want,
-                              struct nft_flows *ret)
+static void collect_services(const struct nft_difference *d, const struct nft_ops *want,
+                             struct nft_flows *ret)
 {
     struct nft_flows changed = { 0 };
     struct flow_target f, next;
@@ -145,20 +144,20 @@ void nft_udp_collect_services(const struct nft_difference *d, const struct nft_o
     }
     for (size_t i = 0; i < changed.n; i++)
         vec_push(ret, changed.v[i]);
-    make_unique(ret);
     vec_done(&changed);
 }
 
-static void make_unique(struct nft_flows *ret)
+void nft_udp_collect(const struct nft_difference *d, const struct nft_ops *want, bool all,
+                     struct nft_flows *ret)
 {
-    if (ret->n > 1)
-        qsort(ret->v, ret->n, sizeof(ret->v[0]), by_flow);
-    size_t unique = 0;
-    for (size_t i = 0; i < ret->n; i++) {
-        const struct flow_target *last = unique ? &ret->v[unique - 1] : NULL;
-        if (!last || ip_cmp(&last->dialled, &ret->v[i].dialled) || last->port != ret->v[i].port ||
-            last->end != ret->v[i].end)
-            ret->v[unique++] = ret->v[i];
-    }
-    ret->n = unique;
+    push(ret, &d->dels, false);
+    push(ret, all ? want : &d->adds, true);
+    collect_services(d, want, ret);
+    make_unique(ret);
+}
+
+void nft_flows_done(struct nft_flows *f)
+{
+    arena_done(&f->mem);
+    vec_done(f); /* zeroes all of it */
 }
