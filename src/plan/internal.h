@@ -253,6 +253,17 @@ struct fabric {
 struct fabric *fabric_build(struct planner *p);
 void fabric_unref(struct fabric *f);
 
+/* ---- groups.c ---- */
+
+struct group_vec {
+    struct nft_group **v;
+    size_t n, cap;
+};
+/* `g` takes the place of the owner's group *now in `v`, which is sorted by owner; NULL, or without
+ * elements: none does. Takes ownership of it. False when the two are equal: the old one stays. */
+bool groups_set(struct planner *p, struct group_vec *v, const char *owner, struct nft_group **now,
+                struct nft_group *g);
+
 /* ---- problems ---- */
 
 struct problem_box { /* a mapping's problem, kept from pass to pass */
@@ -316,7 +327,7 @@ struct planner {
     uint32_t programs[F_COUNT];         /* mappings with elements of the family on this node */
     VEC(uint32_t) answers[F_COUNT];     /* by host interface: mappings that answer on it */
     bool answers_changed;               /* one of the two began or ended */
-    VEC(struct nft_group *) groups;     /* all memos' groups, by owner */
+    struct group_vec groups;            /* all memos' groups, by owner */
     struct memo_vec troubled;           /* memos with a problem, by owner */
     VEC(struct nft_group *) old_groups; /* replaced in this pass: the plan before shows them */
     VEC(struct problem_box *) old_problems;

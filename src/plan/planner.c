@@ -69,36 +69,10 @@ static void resolve_due(struct planner *p, struct memo *m)
     m->resolve = true;
 }
 
-static size_t group_lower_bound(const struct planner *p, const char *owner)
-{
-    size_t lo = 0, hi = p->groups.n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (strcmp(p->groups.v[mid]->owner, owner) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 void memo_set_group(struct planner *p, struct memo *m, struct nft_group *g)
 {
-    if (g && m->group && nft_group_equal(g, m->group)) {
-        nft_group_unref(g);
-        return;
-    }
-    size_t i = m->group || g ? group_lower_bound(p, m->owner) : 0;
-    if (m->group && g)
-        p->groups.v[i] = g;
-    else if (m->group)
-        vec_remove(&p->groups, i);
-    else if (g)
-        *vec_insert(&p->groups, i) = g;
-    if (m->group)
-        vec_push(&p->old_groups, m->group);
-    m->group = g;
-    if (p->services && !p->full)
+    bool changed = groups_set(p, &p->groups, m->owner, &m->group, g);
+    if (changed && p->services && !p->full)
         services_mapping_changed(p, m);
 }
 

@@ -243,10 +243,6 @@ void portmap_program(struct planner *p, struct memo *m)
         receive(p, m, b);
         fresh = nft_group_end(b);
     }
-    if (fresh && !fresh->n) {
-        nft_group_unref(fresh);
-        fresh = NULL;
-    }
     for (enum family_index f = F4; f < F_COUNT; f++)
         m->answers.any[f] = group_has_family(fresh, f);
     memo_set_group(p, m, fresh);

@@ -60,41 +60,9 @@ void service_due(struct planner *p, struct service_memo *m)
     vec_push(&p->services->due, m);
 }
 
-static size_t group_place(const struct services *x, const char *owner)
-{
-    size_t lo = 0, hi = x->groups.n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (strcmp(x->groups.v[mid]->owner, owner) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 void service_set_group(struct planner *p, struct service_memo *m, struct nft_group *g)
 {
-    struct services *x = p->services;
-    if (g && (!g->n || (m->group && nft_group_equal(g, m->group)))) {
-        bool same = g->n;
-        nft_group_unref(g);
-        if (same)
-            return;
-        g = NULL;
-    }
-    if (!m->group && !g)
-        return;
-    size_t at = group_place(x, m->owner);
-    if (m->group && g)
-        x->groups.v[at] = g;
-    else if (m->group)
-        vec_remove(&x->groups, at);
-    else
-        *vec_insert(&x->groups, at) = g;
-    if (m->group)
-        vec_push(&p->old_groups, m->group);
-    m->group = g;
+    groups_set(p, &p->services->groups, m->owner, &m->group, g);
 }
 
 void service_set_health(struct planner *p, struct service_memo *m, uint16_t port)

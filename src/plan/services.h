@@ -167,8 +167,8 @@ struct services {
     struct service_memo_vec troubled;      /* by owner */
     struct service_memo_vec health;        /* by port */
     struct service_memo_vec removed;       /* in this pass: the plan before shows their names */
-    struct map claims; /* key: struct claim_key, value: the struct claim that holds it */
-    VEC(struct nft_group *) groups; /* by owner */
+    struct map claims;       /* key: struct claim_key, value: the struct claim that holds it */
+    struct group_vec groups; /* by owner */
     struct hairpin_shard hairpins[HAIRPIN_SHARDS];
     VEC(struct service_problems *) old_problems; /* replaced in this pass, likewise */
     struct endpoint_choice choice;               /* memory to choose in */
