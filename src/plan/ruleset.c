@@ -129,16 +129,15 @@ static const struct nft_chain chains[] = {
 #define TABLES_32(...)    { TABLES_16(0, __VA_ARGS__), TABLES_16(16, __VA_ARGS__) }
 /* clang-format on */
 
+static const struct nft_table portmap_table = TABLE(0, 0, N_PORTMAP, PORTMAP_SETS);
 /* By the bit of the masquerade's mark. */
-static const struct nft_table portmap_tables[32] = TABLES_32(0, N_PORTMAP, PORTMAP_SETS);
 static const struct nft_table proxy_tables[32] =
     TABLES_32(N_PORTMAP, N_CHAINS - N_PORTMAP, PROXY_SETS);
 static const struct nft_table whole_tables[32] = TABLES_32(0, N_CHAINS, PORTMAP_SETS | PROXY_SETS);
 
 const struct nft_table *plan_ruleset(const struct plan_options *options)
 {
-    const struct nft_table *tables = !options->serviceproxy ? portmap_tables
-                                     : options->portmap     ? whole_tables
-                                                            : proxy_tables;
-    return &tables[options->masquerade_bit % 32];
+    if (!options->serviceproxy)
+        return &portmap_table;
+    return &(options->portmap ? whole_tables : proxy_tables)[options->masquerade_bit % 32];
 }

@@ -297,7 +297,7 @@ void services_build(struct planner *p)
 {
     struct services *x = p->services;
     const struct snapshot *s = p->snap;
-    bool first = !p->n_passes, other = concerns_node(s) && read_node(p);
+    bool first = !p->n_passes, other = (first || concerns_node(s)) && read_node(p);
     bool all = first || !s->changes_known || s->n_changes > 64 + s->n_services / 8;
     if (all)
         take_all(p);
