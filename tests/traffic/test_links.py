@@ -120,6 +120,7 @@ def test_routes_of_a_dead_bird_are_flushed_and_only_they(hybrid):
     lab = hybrid
     lab.run("k8s-1", "ip", "route", "add", "192.0.2.0/24", "via", "10.48.0.2", "table", "99",
             "proto", "bird")
+    wait_until(lambda: len(bird_routes(lab, "k8s-1")) == 4, 10, "routes of BIRD's")
     lab.run("k8s-1", "kill", "-9", str(lab.bird_pid("k8s-1")))
     assert len(bird_routes(lab, "k8s-1")) == 4  # nobody took them away at once
     wait_until(lambda: not bird_routes(lab, "k8s-1"), 10, "no routes of BIRD's")
