@@ -7,7 +7,7 @@
                         k8s-1   k8s-2   k8s-3      router, which sends nothing back between nodes
 
 Each node has two pods behind cilium_host, a default route in main through mgmt0, the CNI's routes
-to the other nodes' pods over node0, and a masquerade of pods that leave the cluster. Every packet
+to the other nodes' pods over node0, a masquerade of pods that leave the cluster, and two services. Every packet
 a node sends is counted by link, source and destination; so is every packet the router receives.
 
     with LinksLab(name="mine") as lab:
@@ -37,6 +37,8 @@ BIRD = "/usr/sbin/bird"
 LINKS = {"mgmt0": 40, "node0": 46, "ingress0": 47, "pod0": 48}
 WORLD = {4: "203.0.113.10", 6: "2001:db8:113::10"}
 LAN = {4: "10.99.0.10", 6: "fd00:99::10"}
+SERVICE_FAR = {4: "10.96.0.10", 6: "fd00:96::10"}   # p2a behind a service's address
+SERVICE_NEAR = {4: "10.96.0.11", 6: "fd00:96::11"}  # p1b
 PORT = 7777
 
 COUNT = """
@@ -57,6 +59,12 @@ table inet cni {
   chain post { type nat hook postrouting priority srcnat;
     ip saddr 10.244.0.0/16 ip daddr != 10.0.0.0/8 oifname != "cilium_host" masquerade
     ip6 saddr fd00:244::/32 ip6 daddr != fd00::/8 oifname != "cilium_host" masquerade
+  }
+  chain pre { type nat hook prerouting priority dstnat;
+    ip daddr 10.96.0.10 dnat ip to 10.244.2.10
+    ip daddr 10.96.0.11 dnat ip to 10.244.1.11
+    ip6 daddr fd00:96::10 dnat ip6 to fd00:244:2::10
+    ip6 daddr fd00:96::11 dnat ip6 to fd00:244:1::11
   }
 }
 """

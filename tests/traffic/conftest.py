@@ -48,6 +48,7 @@ def make_lab(binary):
         lab = LinksLab(name=f"{os.environ.get('LAB_NAME', 'v')}{os.getpid()}")
         lab.__enter__()
         labs.append(lab)
+        lab.design = design
         lab.put_sample(design, **routes)
         for node in lab.nodes:
             lab.start_agent(node, binary, "--bird-away-seconds", str(AWAY))

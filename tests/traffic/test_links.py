@@ -4,10 +4,11 @@ the router, which must never see a packet between nodes or pods."""
 import json
 import os
 import subprocess
+import time
 
 import pytest
 
-from lab.links import LAN, WORLD
+from lab.links import LAN, SERVICE_FAR, SERVICE_NEAR, WORLD
 from lab.netns import wait_until
 
 FAMILIES = (4, 6)
@@ -56,6 +57,11 @@ def check_all(lab, family):
     expect(lab, "k8s-1", lab.pod(2, "a", f), UNSEPARATED, lab.address(1, "node0", f))
     expect(lab, "k8s-1", lab.pod(1, "a", f), {})
     expect(lab, "k8s-1", WORLD[f], {"k8s-1": {"mgmt0"}}, lab.address(1, "mgmt0", f), {"mgmt0"})
+    # Two tables send all of 10.0.0.0/8 to main, a LAN outside the cluster too.
+    back = {"mgmt0"} if lab.design == "two-tables" else {"ingress0"}
+    expect(lab, "lan", lab.pod(1, "a", f), {"k8s-1": back}, LAN[f], back)
+    expect(lab, "p1a", SERVICE_FAR[f], {"k8s-1": {"pod0"}, "k8s-2": {"pod0"}}, lab.pod(1, "a", f))
+    expect(lab, "p1a", SERVICE_NEAR[f], {}, lab.pod(1, "a", f))
     # To a node's addresses: by whichever link, never by the router.
     for link in ("node0", "mgmt0", "ingress0"):
         seen = lab.probe("p1a", lab.address(2, link, f))
@@ -145,6 +151,16 @@ def test_the_agent_gone_leaves_everything(hybrid):
     check_all(lab, 4)
 
 
+def test_cleanup_takes_what_is_ours(hybrid, binary):
+    lab = hybrid
+    assert lab.agents["k8s-1"].stop() == 0
+    lab.run("k8s-1", binary, "cleanup", "--state-dir", lab.agents["k8s-1"].state_dir)
+    for family in FAMILIES:
+        assert lab.rules("k8s-1", family) == []
+        assert all("proto bird" in r for r in lab.routes("k8s-1", 47, family))
+        expect(lab, "p1a", lab.pod(2, "a", family), {"k8s-1": {"node0"}, "k8s-2": {"pod0"}})
+
+
 def since(lab, node):
     """What BIRD says of its sessions, without its clock's words for them."""
     return sorted(line.split()[:6] for line in lab.birdc(node, "show", "protocols").splitlines()
@@ -157,7 +173,9 @@ def test_a_fourth_node_joins_and_no_other_session_ends(hybrid, binary):
     host = lab.add_node()
     lab.start_agent(host, binary)
     lab.start_bird(host)
+    started = time.monotonic()
     lab.wait_sessions(6)
+    print(f"sessions of a joining node: {time.monotonic() - started:.2f} s")
     assert [line for line in since(lab, "k8s-1") if line in before] == before
     for family in FAMILIES:
         expect(lab, "p4a", lab.pod(1, "a", family), {"k8s-4": {"pod0"}, "k8s-1": {"pod0"}})
