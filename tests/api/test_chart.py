@@ -72,6 +72,23 @@ def test_the_service_proxy_gets_its_values(api):
                    "KUBERNETES_SERVICE_PORT": "6443"}
 
 
+def test_traffic_classes_get_a_place_to_meet_bird(api):
+    def spec(*words):
+        made = charted(api, "--set", r"features=portmap\,trafficclass", *words)
+        return made["DaemonSet", "portolan"]["spec"]["template"]["spec"]
+    alone = spec()
+    assert "--bird-away-seconds=10" in alone["containers"][0]["args"]
+    assert [c["name"] for c in alone["containers"]] == ["agent"]
+    assert {"name": "bird", "mountPath": "/run/bird"} in alone["containers"][0]["volumeMounts"]
+    beside = spec("--set", "trafficClass.birdImage=example.org/bird:2,trafficClass.birdAwaySeconds=5")
+    agent_, bird = beside["containers"]
+    assert "--bird-away-seconds=5" in agent_["args"]
+    assert bird["image"] == "example.org/bird:2"
+    assert "exec bird -f -R -c /run/bird/bird.conf -s /run/bird/bird.ctl" in bird["command"][2]
+    assert {v["name"] for v in beside["volumes"]} == {"state", "sysctls", "bird"}
+    assert bird["volumeMounts"] == [{"name": "bird", "mountPath": "/run/bird"}]
+
+
 @pytest.mark.parametrize("option", ["image.digset=x", "image.digest=sha256:12", "logLevel=loud",
                                     "classess.a.b=c", "cniVxlanPort=0", "features=proxy"])
 def test_wrong_values_are_refused(api, option):
