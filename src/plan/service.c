@@ -178,22 +178,46 @@ static const struct memo *mapping_on(const struct planner *p, const struct claim
     return first;
 }
 
-static void check_mappings(struct programming *g, const struct claim *c)
+/* The mapping that answers where the node port does, and on which interface. */
+static const struct memo *mapping_first(const struct planner *p, const struct claim *c,
+                                        int *ret_iface)
 {
-    const struct service_node *node = &g->p->services->node;
-    for (size_t i = 0; i < node->n_node_ports && g->p->options->portmap; i++) {
-        const struct node_port_address *a = &node->node_ports[i];
-        const struct memo *m =
-            ip_equal(&a->ip, &c->key.ip) && a->iface >= 0 ? mapping_on(g->p, c, a->iface) : NULL;
-        if (!m)
-            continue;
-        problem(g, role_field(text_of(g), c), arena_printf(text_of(g), "%u", c->key.port),
-                "PortMapFirst",
-                arena_printf(text_of(g),
-                             "PortMap %s answers on interface %s: what arrives there does not come "
-                             "to this node port",
-                             memo_key(m), g->p->snap->host->ifaces[a->iface].name));
+    const struct service_node *node = &p->services->node;
+    for (size_t i = 0; i < node->n_node_ports && p->options->portmap; i++) {
+        *ret_iface = node->node_ports[i].iface;
+        if (ip_equal(&node->node_ports[i].ip, &c->key.ip))
+            return *ret_iface >= 0 ? mapping_on(p, c, *ret_iface) : NULL;
     }
+    return NULL;
+}
+
+static bool is_node_port(const struct claim *c)
+{
+    return c->key.kind == CLAIM_FLOW && c->role == ROLE_NODE_PORT;
+}
+
+bool service_meets_mapping(const struct planner *p, const struct service_memo *m)
+{
+    int iface;
+    for (size_t i = 0; i < m->n_claims; i++)
+        if (is_node_port(&m->claims[i]) && mapping_first(p, &m->claims[i], &iface))
+            return true;
+    return false;
+}
+
+static void check_mapping(struct programming *g, const struct claim *c)
+{
+    int iface;
+    const struct memo *m = mapping_first(g->p, c, &iface);
+    if (!m)
+        return;
+    g->m->met_mapping = true;
+    problem(g, role_field(text_of(g), c), arena_printf(text_of(g), "%u", c->key.port),
+            "PortMapFirst",
+            arena_printf(text_of(g),
+                         "PortMap %s answers on interface %s: what arrives there does not come to "
+                         "this node port",
+                         memo_key(m), g->p->snap->host->ifaces[iface].name));
 }
 
 /* ---- classes ---- */
@@ -302,8 +326,8 @@ static void put_flow(struct programming *g, const struct claim *c,
         nft_put_affinity(g->group, &k->ip, k->proto, k->port, id);
         nft_put_affinity_timeout(g->group, id, class.timeout);
     }
-    if (c->role == ROLE_NODE_PORT)
-        check_mappings(g, c);
+    if (is_node_port(c))
+        check_mapping(g, c);
 }
 
 static void check_number(struct programming *g, uint16_t port, size_t n)
@@ -366,7 +390,7 @@ void service_program(struct planner *p, struct service_memo *m)
     struct service_problems problems = { .mem.chunk_size = 512 };
     struct programming g = { .p = p, .m = m, .problems = &problems };
     g.group = nft_group_begin(m->owner);
-    p->services->choice.bad = false;
+    p->services->choice.bad = m->met_mapping = false;
     check_addresses(&g);
     read_ranges(&g);
     put_all(&g);

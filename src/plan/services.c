@@ -249,14 +249,6 @@ static bool read_node(struct planner *p)
     return !same;
 }
 
-static bool has_node_port(const struct service_memo *m)
-{
-    bool has = false;
-    for (uint32_t i = 0; i < m->obj->n_ports && !has; i++)
-        has = service_node_port(m->obj, i);
-    return has;
-}
-
 static bool has_node_port_within(const struct service_memo *m, uint8_t proto_index, uint16_t port,
                                  uint16_t end)
 {
@@ -306,8 +298,8 @@ void services_build(struct planner *p)
     for (size_t i = 0; i < x->memos.n && other && !all; i++)
         take(p, x->memos.v[i], x->memos.v[i]->obj);
     /* All mappings may answer otherwise than before. */
-    for (size_t i = 0; i < x->memos.n && p->full && p->options->portmap; i++)
-        if (has_node_port(x->memos.v[i]))
+    for (size_t i = 0; i < x->memos.n && p->full; i++)
+        if (x->memos.v[i]->met_mapping || service_meets_mapping(p, x->memos.v[i]))
             service_due(p, x->memos.v[i]);
     claims_settle(p);
     program_due(p);

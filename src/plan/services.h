@@ -79,6 +79,7 @@ struct service_memo {
     uint16_t health_port; /* listed in services.health; 0: not */
     uint32_t local_endpoints;
     bool due, gone, renew_ids;
+    bool met_mapping; /* it has the problem PortMapFirst */
     char text[];
 };
 struct service_memo_vec {
@@ -130,6 +131,8 @@ void endpoints_check(const struct planner *p, const struct service_memo *m,
 /* ---- service.c ---- */
 
 void service_program(struct planner *p, struct service_memo *m);
+/* A mapping answers where one of its node ports would. */
+bool service_meets_mapping(const struct planner *p, const struct service_memo *m);
 /* `field` and the texts after `value` are borrowed. */
 void service_problem(struct service_problems *s, const struct object *o, const char *field,
                      const char *value, const char *reason, const char *message);
