@@ -41,6 +41,7 @@ struct pass {
     struct nft_difference diff;
     struct nft_classes classes; /* nft->classes once the difference is made */
     bool single;                /* one element to a message, so that an error names it */
+    int error;                  /* that ended the last batch which failed; 0: none did */
 };
 
 struct nft *nft_new(struct nl_port *port, const struct nft_table *table)
@@ -217,15 +218,11 @@ static bool passes(int error)
            error == EINTR || error == ENOBUFS;
 }
 
-/* The op whose message has the seq. *ret_alone: no other op is in that message. */
-static const struct nft_op *find_op(const struct nft_ops *ops, uint32_t seq, bool *ret_alone)
+/* What a batch comes to that failed whole. */
+static int failed(struct pass *p, int r)
 {
-    for (size_t i = 0; i < ops->n; i++)
-        if (ops->v[i].seq == seq) {
-            *ret_alone = i + 1 == ops->n || ops->v[i + 1].seq != seq;
-            return &ops->v[i];
-        }
-    return NULL;
+    p->error = -r;
+    return passes(-r) ? AGAIN : r;
 }
 
 static enum fault classify(const struct nft *n, const struct nl_error *e, const struct nft_op *op,
@@ -256,7 +253,7 @@ static int learn(struct pass *p, const struct nl_error *errors, size_t n_errors,
     enum fault worst = n_errors ? FAULT_REFUSED : passes(-r) ? FAULT_STALE : FAULT_FATAL;
     for (size_t i = 0; i < n_errors; i++) {
         bool alone = true;
-        const struct nft_op *op = find_op(&p->diff.adds, errors[i].seq, &alone);
+        const struct nft_op *op = nft_ops_find(&p->diff.adds, errors[i].seq, &alone);
         enum fault f = classify(n, &errors[i], op, alone);
         if (f > worst)
             worst = f;
@@ -270,6 +267,7 @@ static int learn(struct pass *p, const struct nl_error *errors, size_t n_errors,
     case FAULT_STALE:
     case FAULT_FATAL:
         forget(n);
+        p->error = -r;
         p->read = false;
         return worst == FAULT_STALE ? AGAIN : r;
     case FAULT_SHARED:
@@ -280,7 +278,7 @@ static int learn(struct pass *p, const struct nl_error *errors, size_t n_errors,
     }
     bool alone;
     for (size_t i = 0; i < n_errors; i++)
-        refuse_op(p, find_op(&p->diff.adds, errors[i].seq, &alone), &errors[i]);
+        refuse_op(p, nft_ops_find(&p->diff.adds, errors[i].seq, &alone), &errors[i]);
     return AGAIN_WITHOUT_REFUSED;
 }
 
@@ -305,7 +303,7 @@ static int send_classes(struct pass *p, struct err *err)
     if (r) {
         forget(n);
         p->read = false;
-        return passes(-r) ? AGAIN : r;
+        return failed(p, r);
     }
     committed(n);
     nft_classes_learn(&n->classes, &p->classes);
@@ -361,7 +359,7 @@ static int send_late(struct pass *p, struct err *err)
         r = 0;
     }
     if (r)
-        return passes(-r) ? AGAIN : r;
+        return failed(p, r);
     if (chains || p->diff.late.n)
         committed(n);
     if (chains)
@@ -416,13 +414,17 @@ int nft_sync(struct nft *n, struct nft_group *const *groups, size_t n_groups, bo
         r = attempt(&p, err);
         i += r == AGAIN;
     }
-    if (r > 0)
+    if (r > 0 && p.error && p.error != ERESTART) {
+        err_prefix(err, "table inet %s: %d attempts failed, the last one", n->table->name, TRIES);
+        r = -EAGAIN;
+    } else if (r > 0) {
         r = err_set(err, EAGAIN,
                     "table inet %s: somebody else kept changing the ruleset in %d "
                     "attempts to read and correct it",
                     n->table->name, TRIES);
-    else if (r)
+    } else if (r) {
         err_prefix(err, "table inet %s", n->table->name);
+    }
     pass_done(&p);
     if (n->buf.cap > 2 * NL_MSG_ROOM) /* a whole table went through it */
         nl_buf_done(&n->buf);

@@ -34,6 +34,8 @@ void nft_ops_put_changed(struct nft_group *const *known, size_t n_known,
                          struct nft_ops *have, struct nft_ops *want);
 /* By key. */
 void nft_ops_sort(struct nft_ops *ops);
+/* The op that went in this message, or NULL. *ret_alone: it was the only one there. */
+const struct nft_op *nft_ops_find(const struct nft_ops *ops, uint32_t seq, bool *ret_alone);
 /* By key, each key once. Or returns an op that has the key of an earlier owner and other data. */
 const struct nft_op *nft_ops_sort_wanted(struct nft_ops *ops);
 /* Both sorted. */

@@ -71,6 +71,16 @@ void nft_ops_put_changed(struct nft_group *const *known, size_t n_known,
     }
 }
 
+const struct nft_op *nft_ops_find(const struct nft_ops *ops, uint32_t seq, bool *ret_alone)
+{
+    for (size_t i = 0; i < ops->n; i++)
+        if (ops->v[i].seq == seq) {
+            *ret_alone = i + 1 == ops->n || ops->v[i + 1].seq != seq;
+            return &ops->v[i];
+        }
+    return NULL;
+}
+
 /* ---- the difference ---- */
 
 static void add(const void *want, void *user)

@@ -274,6 +274,26 @@ static void the_last_endpoint_goes_one_batch_later(void **state)
     world_done(&w);
 }
 
+/* As where the kernel has no expression of that name. */
+static void what_the_kernel_says_each_time_is_told(void **state)
+{
+    (void)state;
+    struct world w;
+    services_init(&w);
+    replace_text(&w, 1, one_left);
+    fake_refuse_type(port, NEWCHAIN, 0, 100, ENOENT, "");
+    report_reset(&report);
+    assert_int_equal(nft_sync(w.nft, w.groups, w.n, false, &report, &err), -EAGAIN);
+    assert_string_equal(err.text, "table inet portolan: 8 attempts failed, the last one: "
+                                  "No such file or directory");
+    renew_port();
+    nft_free(w.nft);
+    w.nft = nft_new(port, plan_ruleset(&world_options));
+    apply(&w, false);
+    assert_in_kernel(w.groups, w.n);
+    world_done(&w);
+}
+
 /* In the batch that makes it, a chain is empty for a packet that began before. */
 static void a_chain_is_there_one_batch_before_its_elements(void **state)
 {
@@ -502,6 +522,7 @@ int main(void)
         cmocka_unit_test(what_the_kernel_learnt_stays),
         cmocka_unit_test(a_chain_lives_as_long_as_a_service_of_its_class),
         cmocka_unit_test(the_last_endpoint_goes_one_batch_later),
+        cmocka_unit_test(what_the_kernel_says_each_time_is_told),
         cmocka_unit_test(a_chain_is_there_one_batch_before_its_elements),
         cmocka_unit_test(a_replaced_endpoint_is_one_batch),
         cmocka_unit_test(a_chain_that_is_busy_is_deleted_next_time),
