@@ -44,4 +44,21 @@ void *vec_grow(void *v, size_t *cap, size_t need, size_t size);
                 (--(vec)->n - vec_at) * sizeof((vec)->v[0])); \
         (void)0;                                              \
     })
+/* Where in a sorted vector something belongs: the index of its first element that does not come
+ * before it, which the expression `before` tells of the element that `e` points to:
+ *
+ *     size_t at = vec_lower_bound(&people, e, strcmp(e->name, name) < 0); */
+#define vec_lower_bound(vec, e, before)                            \
+    ({                                                             \
+        size_t vec_lo = 0, vec_hi = (vec)->n;                      \
+        while (vec_lo < vec_hi) {                                  \
+            size_t vec_mid = vec_lo + (vec_hi - vec_lo) / 2;       \
+            const __typeof__((vec)->v[0]) *e = &(vec)->v[vec_mid]; \
+            if (before)                                            \
+                vec_lo = vec_mid + 1;                              \
+            else                                                   \
+                vec_hi = vec_mid;                                  \
+        }                                                          \
+        vec_lo;                                                    \
+    })
 #define vec_done(vec) (free((vec)->v), memset((vec), 0, sizeof(*(vec))))

@@ -7,15 +7,7 @@
 
 static size_t lower_bound(const struct nft_classes *c, const struct nft_class *class)
 {
-    size_t lo = 0, hi = c->n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (memcmp(&c->v[mid].class, class, sizeof(*class)) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    return vec_lower_bound(c, e, memcmp(&e->class, class, sizeof(*class)) < 0);
 }
 
 static struct nft_class_ref *find(struct nft_classes *c, const struct nft_class *class)

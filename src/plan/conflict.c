@@ -122,15 +122,8 @@ void conflict_enqueue(struct planner *p, struct memo *m)
         vec_push(&p->waiting, m);
         return;
     }
-    size_t lo = 0, hi = p->waiting.n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (memo_before(p->waiting.v[mid], m))
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    *vec_insert(&p->waiting, lo) = m;
+    size_t at = vec_lower_bound(&p->waiting, e, memo_before(*e, m));
+    *vec_insert(&p->waiting, at) = m;
 }
 
 static void wake_younger(struct planner *p, const struct memo *m)

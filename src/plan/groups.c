@@ -3,15 +3,7 @@
 
 static size_t lower_bound(const struct group_vec *v, const char *owner)
 {
-    size_t lo = 0, hi = v->n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (strcmp(v->v[mid]->owner, owner) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    return vec_lower_bound(v, e, strcmp((*e)->owner, owner) < 0);
 }
 
 bool groups_set(struct planner *p, struct group_vec *v, const char *owner, struct nft_group **now,

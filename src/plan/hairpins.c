@@ -11,21 +11,14 @@ static int by_ip(const void *a, const void *b)
 static void count_hairpin(struct planner *p, const struct ip *ip, bool add)
 {
     struct hairpin_shard *s = &p->services->hairpins[hash_bytes(ip, sizeof(*ip)) % HAIRPIN_SHARDS];
-    size_t lo = 0, hi = s->v.n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (ip_cmp(&s->v.v[mid].ip, ip) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    bool known = lo < s->v.n && ip_equal(&s->v.v[lo].ip, ip);
+    size_t at = vec_lower_bound(&s->v, e, ip_cmp(&e->ip, ip) < 0);
+    bool known = at < s->v.n && ip_equal(&s->v.v[at].ip, ip);
     if (!known)
-        vec_insert(&s->v, lo)->ip = *ip;
-    s->v.v[lo].uses += add ? 1u : -1u;
-    if (!s->v.v[lo].uses)
-        vec_remove(&s->v, lo);
-    s->changed |= add ? !known : lo == s->v.n || !ip_equal(&s->v.v[lo].ip, ip);
+        vec_insert(&s->v, at)->ip = *ip;
+    s->v.v[at].uses += add ? 1u : -1u;
+    if (!s->v.v[at].uses)
+        vec_remove(&s->v, at);
+    s->changed |= add ? !known : at == s->v.n || !ip_equal(&s->v.v[at].ip, ip);
 }
 
 void service_set_hairpins(struct planner *p, struct service_memo *m, struct ip *v, size_t n)

@@ -17,15 +17,7 @@ static int pair_cmp(const struct pair *pair, const char *class_name, const char 
 
 static size_t lower_bound(const struct planner *p, const char *class_name, const char *key)
 {
-    size_t lo = 0, hi = p->pairs.n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (pair_cmp(p->pairs.v[mid], class_name, key) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    return vec_lower_bound(&p->pairs, e, pair_cmp(*e, class_name, key) < 0);
 }
 
 struct pair *links_find(const struct planner *p, const char *class_name, const char *key)

@@ -7,15 +7,7 @@
 
 size_t memo_lower_bound(const struct memo_vec *v, const char *owner)
 {
-    size_t lo = 0, hi = v->n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (strcmp(v->v[mid]->owner, owner) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    return vec_lower_bound(v, e, strcmp((*e)->owner, owner) < 0);
 }
 
 static int service_cmp(const struct memo *m, const char *ns, const char *service, const char *owner)
@@ -29,15 +21,7 @@ static int service_cmp(const struct memo *m, const char *ns, const char *service
 static size_t service_lower_bound(const struct memo_vec *v, const char *ns, const char *service,
                                   const char *owner)
 {
-    size_t lo = 0, hi = v->n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (service_cmp(v->v[mid], ns, service, owner) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    return vec_lower_bound(v, e, service_cmp(*e, ns, service, owner) < 0);
 }
 
 static size_t service_place(const struct planner *p, const struct memo *m)

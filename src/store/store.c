@@ -56,15 +56,7 @@ void store_free(struct store *s)
 static size_t lower_bound(const struct table *t, const char *ns, const char *service,
                           const char *name)
 {
-    size_t lo = 0, hi = t->sorted.n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (key_cmp(t->sorted.v[mid], ns, service, name) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    return vec_lower_bound(&t->sorted, e, key_cmp(*e, ns, service, name) < 0);
 }
 
 static size_t place_of(const struct table *t, const struct object *o)
@@ -72,28 +64,21 @@ static size_t place_of(const struct table *t, const struct object *o)
     return lower_bound(t, o->meta.ns, service_of(o), o->meta.name);
 }
 
+static int name_cmp(const struct object *o, const char *ns, const char *name)
+{
+    int c = strcmp(o->meta.ns, ns);
+    return c ? c : strcmp(o->meta.name, name);
+}
+
 static size_t slice_bound(const struct store *s, const char *ns, const char *name)
 {
-    size_t lo = 0, hi = s->slices.n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        const struct meta *m = &s->slices.v[mid]->meta;
-        int c = strcmp(m->ns, ns);
-        if ((c ? c : strcmp(m->name, name)) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    return vec_lower_bound(&s->slices, e, name_cmp(*e, ns, name) < 0);
 }
 
 static struct object *slice_find(const struct store *s, const char *ns, const char *name)
 {
     size_t at = slice_bound(s, ns, name);
-    if (at == s->slices.n || strcmp(s->slices.v[at]->meta.ns, ns) ||
-        strcmp(s->slices.v[at]->meta.name, name))
-        return NULL;
-    return s->slices.v[at];
+    return at < s->slices.n && !name_cmp(s->slices.v[at], ns, name) ? s->slices.v[at] : NULL;
 }
 
 static struct object *find(const struct store *s, enum object_kind kind, const char *ns,

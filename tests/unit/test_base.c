@@ -224,6 +224,22 @@ static void vectors_evaluate_an_index_once(void **state)
     vec_done(&v);
 }
 
+static void vectors_say_where_something_belongs(void **state)
+{
+    (void)state;
+    VEC(int) v = { 0 };
+    assert_int_equal(vec_lower_bound(&v, e, *e < 5), 0);
+    for (int i = 0; i < 10; i++)
+        vec_push(&v, 2 * (i / 2)); /* 0 0 2 2 4 4 6 6 8 8 */
+    for (int want = -1; want <= 9; want++) {
+        size_t first = 0;
+        while (first < v.n && v.v[first] < want)
+            first++;
+        assert_int_equal(vec_lower_bound(&v, e, *e < want), first);
+    }
+    vec_done(&v);
+}
+
 static void vectors_insert_and_remove(void **state)
 {
     (void)state;
@@ -252,6 +268,7 @@ int main(void)
         cmocka_unit_test(errors_take_context_in_front),
         cmocka_unit_test(buffers_grow),
         cmocka_unit_test(vectors_insert_and_remove),
+        cmocka_unit_test(vectors_say_where_something_belongs),
         cmocka_unit_test(vectors_evaluate_an_index_once),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
