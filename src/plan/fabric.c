@@ -2,10 +2,12 @@
  * mapping owns, routes, rules and sysctls, and what is wrong with classes and host. */
 #include <stdio.h>
 
+#include "base/buf.h"
 #include "plan/internal.h"
 
-#define TABLE_MAIN 254
-#define ALIAS_MAX  255 /* IFALIASZ - 1: the kernel refuses a longer one */
+#define TABLE_MAIN   254
+#define IFACES_NAMED 3
+#define ALIAS_MAX    255 /* IFALIASZ - 1: the kernel refuses a longer one */
 
 struct builder {
     struct planner *p;
@@ -187,22 +189,46 @@ static void put_problem(struct builder *b, enum object_kind kind, const char *na
                                                 .message = arena_strdup(a, message) });
 }
 
-static void iface_problems(struct builder *b, const struct class_view *v)
+static const char *iface_field(struct builder *b, uint32_t i)
+{
+    return arena_printf(&b->f->mem, "spec.nodes.%s.interfaces[%u]", b->p->snap->node, i);
+}
+
+/* All that cannot be used are one problem, which names the first few: a class may list a thousand. */
+static void iface_problem(struct builder *b, const struct class_view *v)
+{
+    const struct host *h = b->p->snap->host;
+    const struct string_list *l = &v->accepting[v->self].spec->interfaces;
+    struct buf text = { 0 };
+    uint32_t n = 0, first = 0;
+    for (uint32_t i = 0; i < l->n; i++) {
+        const char *what = class_iface_trouble(h, v, i);
+        if (!what)
+            continue;
+        first = n ? first : i;
+        if (n++ < IFACES_NAMED)
+            buf_printf(&text, "%sinterface %s %s", n == 1 ? "" : ", ", l->v[i], what);
+    }
+    if (n > IFACES_NAMED)
+        buf_printf(&text, " and %u more: %u of %u cannot be used", n - IFACES_NAMED, n, l->n);
+    if (n)
+        put_problem(b, KIND_PORTMAPCLASS, v->obj->o.meta.name, iface_field(b, first), l->v[first],
+                    "InterfaceNotPresent", text.p);
+    buf_done(&text);
+}
+
+static void address_problems(struct builder *b, const struct class_view *v)
 {
     struct arena *a = &b->f->mem;
     const struct host *h = b->p->snap->host;
     const struct string_list *l = &v->accepting[v->self].spec->interfaces;
+    char text[IP_TEXT_MAX];
     for (uint32_t i = 0; i < l->n; i++) {
-        const char *what = class_iface_trouble(h, v, i), *field;
-        field = arena_printf(a, "spec.nodes.%s.interfaces[%u]", b->p->snap->node, i);
-        if (what)
-            put_problem(b, KIND_PORTMAPCLASS, v->obj->o.meta.name, field, l->v[i],
-                        "InterfaceNotPresent", arena_printf(a, "interface %s %s", l->v[i], what));
-        for (uint32_t j = 0; !what && j < h->ifaces[v->self_ifaces[i]].n_addresses; j++) {
-            char text[IP_TEXT_MAX];
+        bool usable = !class_iface_trouble(h, v, i);
+        for (uint32_t j = 0; usable && j < h->ifaces[v->self_ifaces[i]].n_addresses; j++) {
             const struct ip *ip = &h->ifaces[v->self_ifaces[i]].addresses[j].ip;
             if (!host_owns(b->p, (size_t)v->self_ifaces[i], j))
-                put_problem(b, KIND_PORTMAPCLASS, v->obj->o.meta.name, field, l->v[i],
+                put_problem(b, KIND_PORTMAPCLASS, v->obj->o.meta.name, iface_field(b, i), l->v[i],
                             "AddressShared",
                             arena_printf(a, "address %s of %s counts as %s's", ip_format(ip, text),
                                          l->v[i], host_address_owner(h, ip)->name));
@@ -226,7 +252,8 @@ static void class_problems(struct builder *b, const struct class_view *v)
     if (v->subnet6_trouble)
         put_problem(b, KIND_PORTMAPCLASS, name, "spec.returnPath.vxlan.subnet6", c->subnet6,
                     "InvalidSubnet", v->subnet6_trouble);
-    iface_problems(b, v);
+    iface_problem(b, v);
+    address_problems(b, v);
 }
 
 static void link_problems(struct builder *b, const struct pair *pair)
