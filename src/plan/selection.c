@@ -191,9 +191,13 @@ static const char *no_slice(const struct search *q, const struct snapshot *s, st
     if (snapshot_service(s, ns, q->pm->service_name))
         return arena_printf(a, "Service %s has no EndpointSlice: does it have a selector?",
                             q->service);
-    if (snapshot_namespace(s, ns))
-        return arena_printf(a, "there is no Service %s", q->service);
-    return arena_printf(a, "there is no Service %s, nor a namespace %s", q->service, ns);
+    if (!snapshot_namespace(s, ns))
+        return arena_printf(a, "there is no Service %s, nor a namespace %s", q->service, ns);
+    /* Not every source is asked for Services. */
+    return arena_printf(a,
+                        "there is no EndpointSlice of Service %s: does the Service exist, and does "
+                        "it have a selector?",
+                        q->service);
 }
 
 static const char *or_unnamed(const char *name)

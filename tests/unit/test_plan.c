@@ -245,9 +245,10 @@ static void a_service_that_goes_is_missed(void **state)
     const struct plan *plan = plan_build(b.planner, &b.snap);
     struct status_writes w = plan_statuses(b.planner, &b.snap, &applied);
     assert_string_equal(written(&w, "no-slice", "Programmed")->message,
-                        "there is no Service games/no-slice");
+                        "there is no EndpointSlice of Service games/no-slice: does the Service "
+                        "exist, and does it have a selector?");
     assert_string_equal(problem_of(plan, "no-slice")->message,
-                        "there is no Service games/no-slice");
+                        written(&w, "no-slice", "Programmed")->message);
     unload(&b);
 }
 
