@@ -236,12 +236,28 @@ def test_relative_files_start_at_the_kubeconfig(certificates, tmp_path):
         assert names(get(tmp_path, s.url, cluster={"certificate-authority": "my-ca.crt"})) == []
 
 
+@pytest.mark.parametrize("content", ["one\ntwo", "one\r\nX-Admin: yes", "one two", "o\0ne"])
+def test_a_file_that_holds_more_than_a_token_is_refused(server, tmp_path, content):
+    (tmp_path / "token").write_text(content)
+    done = get(tmp_path, server.url, user={"tokenFile": "token"})
+    fails(done, str(tmp_path / "token"), "give one token and nothing else")
+    assert server.requests == []
+
+
+def test_a_tokens_file_may_end_with_a_line(server, tmp_path):
+    (tmp_path / "token").write_text("secret\r\n\n")
+    assert names(get(tmp_path, server.url, user={"tokenFile": "token"})) == []
+    assert server.requests[0]["headers"]["Authorization"] == "Bearer secret"
+
+
 def test_an_unknown_ca_is_refused(certificates, tmp_path):
     (tmp_path / "other").mkdir()
     other = Certificates(tmp_path / "other")
     with Server(tls=certificates.server()) as s:
         fails(get(tmp_path, s.url, cluster={"certificate-authority": other.ca}), "certificate")
-        fails(get(tmp_path, s.url), "certificate")
+        done = get(tmp_path, s.url)
+        fails(done, "certificate")
+        assert not any(line != line.rstrip() for line in done.stderr.splitlines())
         assert s.requests == []
 
 

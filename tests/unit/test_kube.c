@@ -18,6 +18,9 @@ static void backoff_doubles_up_to_its_cap_and_spreads_half(void **state)
     assert_int_equal(backoff_ms(1, 250), 500);
     assert_int_equal(backoff_ms(2, 0), 500);
     assert_int_equal(backoff_ms(6, 0), 8000);
+    assert_int_equal(backoff_within_ms(3, 5000, 0), 1000);
+    assert_int_equal(backoff_within_ms(99, 5000, 0), 2500);
+    assert_int_equal(backoff_within_ms(99, 5000, 2500), 5000);
     for (unsigned failures = 7; failures < 100; failures++)
         assert_int_equal(backoff_ms(failures, 0), 15000);
     uint64_t low = UINT64_MAX, high = 0;
@@ -289,6 +292,12 @@ static void a_wrong_kubeconfig_is_told_with_its_place(void **state)
         { CONFIG("server: 'https://h'", "auth-provider: {name: x}"), NULL,
           "user.auth-provider is not supported" },
         { CONFIG("server: 'https://h'", "client-key: x"), NULL, "give both" },
+        { CONFIG("server: 'https://h'", "token: \"a\\r\\nX-Admin: 1\""), NULL,
+          "token holds a blank, a line's end or a control character" },
+        { CONFIG("server: 'https://h'", "token: \"a\\x7f\""), NULL, "token holds" },
+        { CONFIG("server: 'https://h', tls-server-name: \"a\\nb\"", ""), NULL,
+          "tls-server-name holds" },
+        { CONFIG("server: 'https://h', proxy-url: \"http://p\\n\"", ""), NULL, "proxy-url holds" },
         { "a: &x 1\nb: *x\n", NULL, "f:2:4: a YAML alias" },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -3,14 +3,19 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-uint64_t backoff_ms(unsigned failures, uint32_t random)
+uint64_t backoff_within_ms(unsigned failures, uint64_t max_ms, uint32_t random)
 {
     uint64_t ms = BACKOFF_FIRST_MS;
-    for (unsigned i = 1; i < failures && ms < BACKOFF_MAX_MS; i++)
+    for (unsigned i = 1; i < failures && ms < max_ms; i++)
         ms *= 2;
-    if (ms > BACKOFF_MAX_MS)
-        ms = BACKOFF_MAX_MS;
+    if (ms > max_ms)
+        ms = max_ms;
     return ms / 2 + random % (ms / 2 + 1);
+}
+
+uint64_t backoff_ms(unsigned failures, uint32_t random)
+{
+    return backoff_within_ms(failures, BACKOFF_MAX_MS, random);
 }
 
 uint64_t backoff_after_ms(unsigned failures, uint64_t retry_after_ms, uint32_t random)

@@ -12,10 +12,15 @@
 /* What a server may ask for with Retry-After. */
 #define RETRY_AFTER_MAX_MS 300000
 
+/* Of what is to be installed yet: somebody may be waiting for it. */
+#define BACKOFF_ABSENT_MS 5000
+
 /* After so many failures in a row (from 1): twice as long for each, at most BACKOFF_MAX_MS, of
  * which `random` (any number) decides the second half, so that many agents that failed together
  * do not come back together. */
 uint64_t backoff_ms(unsigned failures, uint32_t random);
+/* The same, at most `max_ms`. */
+uint64_t backoff_within_ms(unsigned failures, uint64_t max_ms, uint32_t random);
 /* The same, but not before the server's Retry-After (0: it gave none), and spread behind it. */
 uint64_t backoff_after_ms(unsigned failures, uint64_t retry_after_ms, uint32_t random);
 /* Writers of one object, each of a part of it, that have something to say at the same moment: this

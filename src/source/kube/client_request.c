@@ -330,7 +330,9 @@ void client_request_finish(struct client_request *r, CURLcode code)
     } else if (r->stopped) {
         buf_puts(&text, r->stopped);
     } else {
-        buf_printf(&text, "%s", *r->error ? r->error : curl_easy_strerror(code));
+        buf_puts(&text, *r->error ? r->error : curl_easy_strerror(code));
+        while (text.n && text.p[text.n - 1] == ' ') /* curl ends some with a blank */
+            text.p[--text.n] = '\0';
     }
     a.begun = status;
     a.distrust = status == 401 || is_tls(code);

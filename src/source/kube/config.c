@@ -50,17 +50,50 @@ int kube_config_file(const char *path, const char *context, struct kube_config *
     return r;
 }
 
-static const char *read_token(const struct kube_config *c, struct arena *mem)
+bool kube_config_is_word(const char *s)
+{
+    while (*s > ' ' && *s < 0x7f)
+        s++;
+    return !*s;
+}
+
+/* NULL: it cannot be read, or holds something else. */
+static const char *read_token_file(const char *path, struct arena *mem, struct err *err)
 {
     char *text;
     size_t n;
-    if (!*c->token_file || codec_read_file(c->token_file, &text, &n, NULL))
-        return arena_strdup(mem, c->token);
+    *err->text = '\0';
+    if (codec_read_file(path, &text, &n, NULL))
+        return NULL;
     size_t from = strspn(text, " \t\r\n");
-    size_t len = strcspn(text + from, " \t\r\n");
-    const char *token = arena_strndup(mem, text + from, len);
+    while (n > from && strchr(" \t\r\n", text[n - 1]))
+        n--;
+    const char *token = arena_strndup(mem, text + from, n - from);
+    bool good = strlen(token) == n - from && kube_config_is_word(token);
     free(text);
-    return token;
+    if (!good)
+        err_set(err, EINVAL,
+                "%s: a blank, a line's end or a control character within the token: give one token "
+                "and nothing else",
+                path);
+    return good ? token : NULL;
+}
+
+static const char *read_token(const struct kube_config *c, struct arena *mem)
+{
+    struct err err;
+    const char *token = *c->token_file ? read_token_file(c->token_file, mem, &err) : NULL;
+    return token ? token : arena_strdup(mem, c->token);
+}
+
+int kube_config_check_token(const struct kube_config *c, struct err *err)
+{
+    struct arena mem = { 0 };
+    struct err why = { 0 };
+    if (*c->token_file)
+        read_token_file(c->token_file, &mem, &why);
+    arena_done(&mem);
+    return *why.text ? err_set(err, EINVAL, "%s", why.text) : 0;
 }
 
 static struct blob read_blob(const struct blob *given, const char *file, struct arena *mem)

@@ -37,13 +37,19 @@ int kube_config_file(const char *path, const char *context, struct kube_config *
 int kube_config_parse(const char *text, size_t n, const char *path, const char *context,
                       struct kube_config *ret, struct err *err);
 
+/* Nothing but printable characters, and no blank among those. */
+bool kube_config_is_word(const char *s);
+/* The token's file as it is now; -EINVAL when what it holds is no token. A file that cannot be read
+ * may come yet. */
+int kube_config_check_token(const struct kube_config *c, struct err *err);
+
 /* What proves who is who. */
 struct kube_credentials {
     const char *token; /* "": none */
     struct blob ca, cert, key;
 };
 
-/* As they are now: of what is in a file, the file's content. A token's file that cannot be read
- * leaves the token given, another such file nothing. All in `mem`. */
+/* As they are now: of what is in a file, the file's content. A token's file that cannot be read,
+ * or holds none, leaves the token given, another such file nothing. All in `mem`. */
 void kube_config_credentials(const struct kube_config *c, struct arena *mem,
                              struct kube_credentials *ret);

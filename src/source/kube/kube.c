@@ -54,8 +54,12 @@ static int read_config(struct kube *k, struct err *err)
     struct kube_config c = { 0 };
     int r = *k->kubeconfig ? kube_config_file(k->kubeconfig, k->context, &c, err)
                            : kube_config_in_cluster(&c, err);
-    if (r)
+    if (!r)
+        r = kube_config_check_token(&c, err);
+    if (r) {
+        kube_config_done(&c);
         return r;
+    }
     kube_config_done(&k->config);
     k->config = c;
     return 0;

@@ -63,6 +63,16 @@ static int get_string(struct reader *r, uint32_t map, const char *key, const cha
     return 0;
 }
 
+/* What becomes part of a request: a line's end in it would begin a header of its own. */
+static int get_word(struct reader *r, uint32_t map, const char *key, const char **ret)
+{
+    int e = get_string(r, map, key, ret);
+    if (!e && !kube_config_is_word(*ret))
+        e = refuse(r, token_find(r->t, map, key),
+                   "%s holds a blank, a line's end or a control character: give it without", key);
+    return e;
+}
+
 /* A file's name, from the kubeconfig's folder if it is relative. */
 static int get_file(struct reader *r, uint32_t map, const char *key, const char **ret)
 {
@@ -166,9 +176,9 @@ static int get_cluster(struct reader *r, uint32_t cluster)
     if (!e)
         e = get_bool(r, cluster, "insecure-skip-tls-verify", &c->insecure);
     if (!e)
-        e = get_string(r, cluster, "tls-server-name", &c->tls_server_name);
+        e = get_word(r, cluster, "tls-server-name", &c->tls_server_name);
     if (!e)
-        e = get_string(r, cluster, "proxy-url", &c->proxy_url);
+        e = get_word(r, cluster, "proxy-url", &c->proxy_url);
     if (!e && c->insecure && (c->ca.p || *c->ca_file))
         e = refuse(r, cluster,
                    "insecure-skip-tls-verify and a certificate-authority exclude each other: take "
@@ -214,7 +224,7 @@ static int get_user(struct reader *r, uint32_t user)
     if (!e)
         e = get_blob(r, user, "client-key-data", &c->key);
     if (!e)
-        e = get_string(r, user, "token", &c->token);
+        e = get_word(r, user, "token", &c->token);
     if (!e)
         e = get_file(r, user, "tokenFile", &c->token_file);
     if (!e && (c->cert.p || *c->cert_file) != (c->key.p || *c->key_file))

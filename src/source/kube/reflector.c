@@ -54,6 +54,7 @@ struct trouble {
     bool away;     /* the server did not answer: that concerns all reflectors */
     bool busy;     /* it will, later */
     bool unheard;  /* nobody looked at the place in history we gave */
+    bool absent;   /* the server has no such kind, so far */
 };
 
 static void note_once(struct reflector *r, const struct trouble *t)
@@ -89,7 +90,8 @@ static void fail(struct reflector *r, const struct trouble *t)
     r->unanswered = t->away;
     if (k->once && !t->busy && !r->unserved && !*k->failed.text)
         err_set(&k->failed, EIO, "%s%s: %s", k->config.server, r->path, t->text);
-    wait_for(r, backoff_after_ms(r->failures, t->retry_after_ms, backoff_random()));
+    wait_for(r, t->absent ? backoff_within_ms(r->failures, BACKOFF_ABSENT_MS, backoff_random())
+                          : backoff_after_ms(r->failures, t->retry_after_ms, backoff_random()));
 }
 
 static void succeed(struct reflector *r)
@@ -135,7 +137,7 @@ static void refused(struct reflector *r, const struct client_answer *a)
                 "installed (yet)",
                 info->plural, info->api_version);
         t.text = err.text;
-        t.expected = true;
+        t.expected = t.absent = true;
     }
     t.away = !a->status && !*r->err.text;
     t.busy = a->status == 429 || a->status >= 500;
