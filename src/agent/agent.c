@@ -192,6 +192,12 @@ static void sink_removed(void *user, enum object_kind kind, const char *ns, cons
         proxy_queue(p->proxy, kind);
 }
 
+static void sink_settled(void *user, bool written)
+{
+    struct metrics *m = &((struct agent *)user)->pass.metrics;
+    written ? m->statuses_written++ : m->status_failures++;
+}
+
 static void sink_note(void *user, bool is_error, const char *where, const char *text)
 {
     (void)user;
@@ -335,7 +341,8 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
                                       .upsert = sink_upsert,
                                       .removed = sink_removed,
                                       .note = sink_note,
-                                      .changed = sink_changed };
+                                      .changed = sink_changed,
+                                      .settled = sink_settled };
     const struct source_options source = { .spec = opt->source,
                                            .kubeconfig = opt->kubeconfig,
                                            .context = opt->context,

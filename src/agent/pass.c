@@ -219,9 +219,9 @@ static bool write_statuses(struct pass *p, const struct snapshot *snap, bool ack
     p->metrics.status_conflicts += out.conflicts;
     p->metrics.status_failures += out.failed;
     p->statuses_wait = out.waiting;
-    if (out.written)
-        log_debug("event=status written=%zu conflicts=%zu waiting=%zu", out.written, out.conflicts,
-                  out.waiting);
+    if (out.written || out.sent)
+        log_debug("event=status written=%zu sent=%zu conflicts=%zu waiting=%zu", out.written,
+                  out.sent, out.conflicts, out.waiting);
     return !out.failed;
 }
 

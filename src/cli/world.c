@@ -26,7 +26,7 @@ static void changed(void *user)
 
 int world_load(struct world *w, const struct source_options *source, struct err *err)
 {
-    const struct source_sink sink = { w, upsert, removed, note, changed };
+    const struct source_sink sink = { w, upsert, removed, note, changed, NULL };
     w->store = store_new();
     int r = source_open(source, &sink, &w->source, err);
     return r ? r : w->source->ops->load(w->source, err);

@@ -22,6 +22,8 @@ struct source_sink {
     void (*note)(void *user, bool is_error, const char *where, const char *text);
     /* After a burst of the calls above. */
     void (*changed)(void *user);
+    /* A write that was on its way was taken, or refused, which is tried again. Or NULL. */
+    void (*settled)(void *user, bool written);
 };
 
 struct source;
@@ -33,9 +35,9 @@ struct source_ops {
     int (*start)(struct source *s, uv_loop_t *loop, struct err *err);
     /* True when every needed object has been seen once. */
     bool (*synced)(struct source *s);
-    /* 0: written, or newly on its way. In the end the sink gets an object, the one with this
-     * written or the one that was in the way; or the source tries again by itself and notes once
-     * what keeps it from it. changed() is called when it is over.
+    /* 0: written. -EINPROGRESS: newly on its way. In the end the sink gets an object, the one with
+     * this written or the one that was in the way; or the source tries again by itself, notes once
+     * what keeps it from it, and is unready. changed() is called when it is over.
      * -EAGAIN, decide again on the next snapshot: the object has changed; or one of the same kind
      * for the same object is on its way already (this one takes its place where it differs); or
      * too many are. Other -errno with a sentence. */

@@ -19,6 +19,8 @@ static void send_one(struct sending *s, const struct status_write *w)
     int r = s->source->ops->write(s->source, w, &err);
     if (!r) {
         s->out.written++;
+    } else if (r == -EINPROGRESS) {
+        s->out.sent++;
     } else if (r == -EAGAIN) {
         s->out.conflicts++;
     } else {
@@ -38,7 +40,7 @@ struct status_outcome status_send(struct source *source, const struct status_wri
         n++;
     for (size_t c = n; c < writes->n; c++)
         send_one(&s, &writes->v[c]);
-    int64_t end = clock_mono_us() + (s.out.written ? 0 : MAPPINGS_US);
+    int64_t end = clock_mono_us() + (s.out.written || s.out.sent ? 0 : MAPPINGS_US);
     while (i < n && clock_mono_us() < end)
         send_one(&s, &writes->v[i++]);
     s.out.waiting = n - i;

@@ -5,10 +5,11 @@
 
 struct status_outcome {
     size_t written, conflicts, failed;
+    size_t sent;    /* the source tells later what became of it: source_sink.settled */
     size_t waiting; /* not tried: run another pass soon, it decides on them again */
 };
 
-/* Classes first. When one of them was written the mappings wait, because what they say quotes
+/* Classes first. When one of them was written or sent the mappings wait, because what they say quotes
  * it; and they wait after a twentieth of a second, so that ten thousand of them do not hold up
  * a change. A conflict (-EAGAIN) is no fault: the newer object is on its way and the next pass
  * decides again. `failed` is told of every other error. */

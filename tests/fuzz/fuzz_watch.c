@@ -57,7 +57,7 @@ static void answer(struct reflector *r, bool watch, const uint8_t *data, size_t 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct map there = { 0 };
-    struct kube k = { .source.sink = { &there, upsert, removed, note, changed } };
+    struct kube k = { .source.sink = { &there, upsert, removed, note, changed, NULL } };
     uv_loop_t loop;
     if (!n)
         return 0;

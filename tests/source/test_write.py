@@ -110,6 +110,32 @@ def test_a_refused_status_is_sent_again_and_told_once(world, code):
     assert all(b - a > 0.2 for a, b in zip(times[:3], times[1:4]))
 
 
+@pytest.mark.parametrize("code", [403, 401])
+def test_a_refused_status_makes_the_agent_not_ready(world, code):
+    started(world)
+    agent = world.agents[0]
+    until(lambda: agent.ready()[0] == 200, "ready")
+    writes = 'portolan_status_writes_total.result="%s"'
+    until(lambda: conditions(world.server, "first").get("Programmed", " ")[0] == "True", "all said")
+    until(lambda: agent.metric(writes % "written") ==
+          len(world.server.asked("PATCH portmaps") + world.server.asked("PATCH portmapclasses")),
+          "all are counted")
+    assert agent.metric(writes % "failed") == 0
+    world.server.fault("PATCH portmaps", lambda r: r.status(code, "Refused", "as the test wants it"),
+                       times=99)
+    before = agent.metric(writes % "written")
+    world.server.put(portmap("web", 4000))
+    status, text = until(lambda: (a := agent.ready())[0] == 503 and a, "not ready")
+    assert "1 statuses were not taken, first that of PortMap games/web" in text
+    assert str(code) in text and "as the test wants it" in text
+    assert agent.metric(writes % "failed") >= 1 and agent.metric(writes % "written") == before
+    world.server.faults.clear()
+    world.accepted("web", 40)
+    until(lambda: agent.ready()[0] == 200, "ready again")
+    assert agent.log().count("the status is taken now") == 1
+    assert agent.metric(writes % "written") > before
+
+
 def test_an_object_that_went_is_written_no_more(world):
     started(world)
 

@@ -141,7 +141,7 @@ static inline void agent_changed(void *user)
 
 static inline void agent_open(struct agent *a, const struct world *w)
 {
-    struct source_sink sink = { a, agent_upsert, agent_removed, agent_note, agent_changed };
+    struct source_sink sink = { a, agent_upsert, agent_removed, agent_note, agent_changed, NULL };
     struct err err;
     char spec[128];
     *a = (struct agent){ .world = w };

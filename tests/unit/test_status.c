@@ -56,6 +56,11 @@ static void mappings_wait_for_their_class(void **state)
     assert_int_equal(f.kinds[0], WRITE_CLASS_ROW);
     assert_int_equal(out.written, 1);
     assert_int_equal(out.waiting, 3);
+    struct fake async = { .answers = { -EINPROGRESS } };
+    out = ask(&async, 4);
+    assert_int_equal(out.written + out.failed + out.conflicts, 0);
+    assert_int_equal(out.sent, 1);
+    assert_int_equal(out.waiting, 3);
 }
 
 static void what_cannot_be_written_holds_up_nothing(void **state)

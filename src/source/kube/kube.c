@@ -160,6 +160,8 @@ static void kube_unready(struct source *s, struct buf *out)
         for (size_t j = 0; !k->synced && !k->source.fresh && (e = known_missing(r, &j));)
             buf_printf(out, "source: %s: mend it, or delete it\n", e->refused);
     }
+    if (k->writes)
+        writes_unready(k->writes, out);
 }
 
 static void on_late(uv_timer_t *t)

@@ -141,6 +141,8 @@ struct writes *writes_new(struct kube *k);
 void writes_free(struct writes *w); /* accepts NULL */
 /* The server answers others. */
 void writes_wake(struct writes *w);
+/* One line: statuses the server refuses. Nothing when it takes all. */
+void writes_unready(const struct writes *w, struct buf *out);
 int kube_write(struct source *s, const struct status_write *w, struct err *err);
 /* An object has this version now, UINT64_MAX: it is gone. */
 void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const char *name,

@@ -253,6 +253,13 @@ static bool has_reached(uint64_t version, uint64_t landed)
     return version == landed || !rv_is_number(landed) || !rv_is_number(version) || version > landed;
 }
 
+static void settled(const struct writes *w, bool written)
+{
+    const struct source_sink *sink = &w->kube->source.sink;
+    if (sink->settled)
+        sink->settled(sink->user, written);
+}
+
 static void landed(struct pending *p)
 {
     struct writes *w = p->writes;
@@ -268,8 +275,11 @@ static void landed(struct pending *p)
     p->idle = p->landed == p->before;
     p->when_us = clock_mono_us();
     p->failures = w->failures = 0;
+    if (p->noted)
+        kube_note(w->kube, false, p->now.patch.path.p, "the status is taken now");
     free(p->noted);
     p->noted = NULL;
+    settled(w, true);
 }
 
 static void note_once(struct pending *p, const char *text)
@@ -304,8 +314,10 @@ static void failed(struct pending *p, const struct client_answer *a)
     }
     /* The first 401 is how we learn of new credentials. */
     bool renewed = a->status == 401 && p->failures == 1;
-    if (!crowded && !renewed && a->status)
+    if (!crowded && !renewed && a->status) {
         note_once(p, a->text);
+        settled(w, false);
+    }
 }
 
 /* What was asked for while the last order was under way. */
@@ -417,7 +429,7 @@ static int order_again(struct pending *p, struct order *o, const struct status_w
     order_done(&p->now);
     p->now = *o;
     enqueue(p, 0);
-    return 0;
+    return -EINPROGRESS;
 }
 
 int kube_write(struct source *s, const struct status_write *w, struct err *err)
@@ -444,7 +456,26 @@ int kube_write(struct source *s, const struct status_write *w, struct err *err)
         return order_again(p, &o, w, err);
     p->now = o;
     enqueue(p, 0);
-    return 0;
+    return -EINPROGRESS;
+}
+
+void writes_unready(const struct writes *w, struct buf *out)
+{
+    const struct pending *first = NULL;
+    size_t n = 0, i = 0;
+    void *v;
+    while (map_next(&w->all, &i, NULL, NULL, &v)) {
+        const struct pending *p = v;
+        if (!p->noted)
+            continue;
+        n++;
+        if (!first || strcmp(p->text, first->text) < 0)
+            first = p;
+    }
+    if (first)
+        buf_printf(out, "source: %zu statuses were not taken, first that of %s %s%s%s: %s\n", n,
+                   kind_info[first->kind].kind, first->ns, *first->ns ? "/" : "", first->name,
+                   first->noted);
 }
 
 void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const char *name,
