@@ -140,6 +140,8 @@ static unsigned look(struct agent *a)
     /* A class's default goes with its link, silently, and the link may be back before we look. */
     if (seen & MONITOR_HOST && a->pass.mesh)
         needs |= PASS_AUDIT_RTNL;
+    if (seen & MONITOR_RULE && a->pass.mesh)
+        needs |= PASS_HOST;
     if (seen & MONITOR_OURS)
         needs |= PASS_AUDIT_RTNL;
     if (seen & MONITOR_LOST)

@@ -38,6 +38,7 @@ struct mesh {
     struct bird_control *control;
     uv_timer_t ask, away;
     enum step step;
+    char *tried;    /* what the step is about: `wanted` may be newer by now */
     char *wanted;   /* NULL: nothing was ever wanted */
     char *running;  /* acknowledged by the BIRD that is up; NULL: nothing yet */
     char *refused;  /* not tried again; NULL: nothing was */
@@ -87,13 +88,14 @@ static void tell(struct mesh *m)
 static void give_up(struct mesh *m, const char *why)
 {
     free(m->refused);
-    m->refused = xstrdup(m->wanted);
+    m->refused = xstrdup(m->tried);
     m->refusals++;
     snprintf(m->why, sizeof(m->why), "%s", why);
     log_error("event=bird_refused text=%s", log_quote(m->why));
     m->step = STEP_IDLE;
     unlink(m->next);
     tell(m);
+    advance(m);
 }
 
 /* ---- a new configuration, step by step ---- */
@@ -101,7 +103,7 @@ static void give_up(struct mesh *m, const char *why)
 static void accept_wanted(struct mesh *m)
 {
     free(m->running);
-    m->running = xstrdup(m->wanted);
+    m->running = xstrdup(m->tried);
     m->step = STEP_IDLE;
     m->why[0] = '\0';
     log_info("event=bird_configured sessions=%zu", m->sessions.n);
@@ -171,7 +173,9 @@ static void advance(struct mesh *m)
     if (m->step != STEP_IDLE || !m->wanted || same(m->wanted, m->refused) ||
         same(m->wanted, m->running) || (!up && !access(m->conf, F_OK)))
         return;
-    if (write_file(m->next, m->wanted, &err) || (!up && put_in_place(m, &err))) {
+    free(m->tried);
+    m->tried = xstrdup(m->wanted);
+    if (write_file(m->next, m->tried, &err) || (!up && put_in_place(m, &err))) {
         give_up(m, err.text);
         return;
     }
@@ -431,6 +435,7 @@ void mesh_free(struct mesh *m)
         return;
     free(m->conf);
     free(m->next);
+    free(m->tried);
     free(m->wanted);
     free(m->running);
     free(m->refused);

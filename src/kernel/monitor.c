@@ -202,10 +202,9 @@ static unsigned classify_rule(const struct nlmsghdr *m)
 {
     static const struct nl_policy policy[] = { [FRA_PROTOCOL] = NL_U8 };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
-    if (nl_parse(m, sizeof(struct fib_rule_hdr), policy, NL_POLICY_COUNT(policy), tb) ||
-        !tb[FRA_PROTOCOL] || mnl_attr_get_u8(tb[FRA_PROTOCOL]) != RTPROT_PORTOLAN)
-        return 0;
-    return MONITOR_OURS;
+    bool ours = !nl_parse(m, sizeof(struct fib_rule_hdr), policy, NL_POLICY_COUNT(policy), tb) &&
+                tb[FRA_PROTOCOL] && mnl_attr_get_u8(tb[FRA_PROTOCOL]) == RTPROT_PORTOLAN;
+    return ours ? MONITOR_OURS : MONITOR_RULE;
 }
 
 /* The switches for all interfaces; every new interface announces its own. */

@@ -14,10 +14,11 @@ struct monitor;
 enum monitor_event {
     MONITOR_HOST =
         1, /* links, addresses main default routes or forwarding: observe the host again */
-    MONITOR_OURS = 2, /* one of our links, addresses, routes or rules: audit rtnl */
-    MONITOR_NFT = 4,  /* somebody else changed our table: audit it */
-    MONITOR_GEN = 16, /* somebody else changed the ruleset: nft_accept_generation() unless NFT */
-    MONITOR_LOST = 8, /* the kernel dropped messages (ENOBUFS): audit everything */
+    MONITOR_OURS = 2,  /* one of our links, addresses, routes or rules: audit rtnl */
+    MONITOR_NFT = 4,   /* somebody else changed our table: audit it */
+    MONITOR_GEN = 16,  /* somebody else changed the ruleset: nft_accept_generation() unless NFT */
+    MONITOR_RULE = 32, /* somebody else's policy rule: matters where traffic classes are planned */
+    MONITOR_LOST = 8,  /* the kernel dropped messages (ENOBUFS): audit everything */
 };
 
 /* `own_portid`: the port our nftables batches are sent from. */

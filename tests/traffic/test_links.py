@@ -3,6 +3,7 @@ the router, which must never see a packet between nodes or pods."""
 
 import json
 import os
+import signal
 import subprocess
 import time
 
@@ -272,7 +273,6 @@ def test_of_two_classes_that_clash_the_older_holds(hybrid):
 def test_a_rule_of_somebody_else_is_named(hybrid, rule, reason):
     lab = hybrid
     lab.run("k8s-1", "ip", "rule", "add", *rule.split())
-    lab.run("k8s-1", "ip", "link", "set", "lo", "mtu", "65535")  # the host is looked at again
     lab.agents["k8s-1"].wait_log(f"reason={reason}")
     assert rule.split()[1] in lab.agents["k8s-1"].log()
 
@@ -404,3 +404,24 @@ def test_metrics(make_lab, binary):
     gone = ['portolan_bird_up 0', 'portolan_bird_routes{table="47"} 0',
             'portolan_bird_flushes_total 1', 'portolan_bird_flushed_routes_total 4']
     wait_until(lambda: set(gone) <= set(metrics().splitlines()), 10, metrics)
+
+
+def test_what_changes_while_bird_is_asked_is_not_forgotten(make_lab, binary):
+    """BIRD is stopped in the middle, so that the answer to one configuration comes after the next
+    is wanted."""
+    lab = make_lab("hybrid")
+    agent, bird = lab.agents["k8s-1"], lab.bird_pid("k8s-1")
+    agent.wait_log("event=bird_configured")
+    lab.put_node("k8s-9")
+    agent.wait_log("event=bird_configured sessions=6")
+    os.kill(bird, signal.SIGSTOP)
+    try:
+        lab.folder.delete("Node", "k8s-9")
+        wait_until(lambda: os.path.exists(lab.conf("k8s-1") + ".new"), 5, "a question to BIRD")
+        agent.clear_log()
+        lab.put_node("k8s-8")
+        agent.wait_log("event=applied")  # its pods' prefixes: the newer configuration is wanted
+    finally:
+        os.kill(bird, signal.SIGCONT)
+    wait_until(lambda: "10.48.0.8" in open(lab.conf("k8s-1")).read(), 10, "the newest configuration")
+    assert "10.48.0.8" in lab.birdc("k8s-1", "show", "protocols", "all")

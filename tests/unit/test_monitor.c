@@ -89,12 +89,12 @@ static void what_does_not_concern_us_wakes_nobody(void **state)
     monitor_close(m);
 }
 
-static void strangers_rules_are_read_and_dropped(void **state)
+static void strangers_rules_are_told_apart(void **state)
 {
     (void)state;
     struct monitor *m = open_in_new_world();
-    run("ip rule add prio 105 lookup 7");
-    assert_int_equal(monitor_read(m), 0);
+    assert_events(m, "ip rule add prio 105 lookup 7", MONITOR_RULE);
+    assert_events(m, "ip -6 rule add prio 105 lookup 7 proto 98", MONITOR_RULE);
     run("ip addr add fe80::77/64 dev u0 nodad"); /* every pod's interface gets one */
     assert_int_equal(monitor_read(m), 0);
     monitor_close(m);
@@ -228,7 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_are_told_apart),
         cmocka_unit_test(what_does_not_concern_us_wakes_nobody),
-        cmocka_unit_test(strangers_rules_are_read_and_dropped),
+        cmocka_unit_test(strangers_rules_are_told_apart),
         cmocka_unit_test(a_switch_of_forwarding_is_seen),
         cmocka_unit_test(a_change_of_our_table_is_told_from_others),
         cmocka_unit_test(own_batches_are_not_heard),
