@@ -272,13 +272,14 @@ static void answer(void *user, const char *path, struct http_answer *ret)
 static int check_kubeproxy(struct err *err)
 {
     struct buf seen = { 0 };
+    struct err why = { 0 };
     int r = 0;
     if (kubeproxy_runs(&seen))
         r = err_set(err, EBUSY, "kube-proxy runs on this node: %s; stop it first", buf_str(&seen));
     buf_clear(&seen);
-    if (!r)
-        r = kubeproxy_cleanup(true, &seen, err);
-    if (!r && seen.n)
+    if (!r && kubeproxy_cleanup(true, &seen, &why)) /* no reason not to serve */
+        log_warn("event=leftovers of=kube-proxy error=%s", log_quote(why.text));
+    else if (!r && seen.n)
         log_warn(
             "event=leftovers of=kube-proxy text=%s",
             log_quote("rules of a former kube-proxy are still in force; 'portolan cleanup "
