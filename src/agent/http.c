@@ -125,10 +125,22 @@ static void on_readable(uv_poll_t *p, int status, int events)
     run(p->data);
 }
 
+static unsigned connections(struct http *h)
+{
+    return MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections;
+}
+
+/* At its limit of connections libmicrohttpd leaves the listening socket out of what it waits for,
+ * and takes it in again when it is next run with room: a run that makes room needs another one, or
+ * nothing wakes it for those who knock. */
 static void run(struct http *h)
 {
     MHD_UNSIGNED_LONG_LONG ms;
-    MHD_run(h->daemon);
+    unsigned before;
+    do {
+        before = connections(h);
+        MHD_run(h->daemon);
+    } while (connections(h) < before);
     if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
         uv_timer_start(&h->timer, on_timer, ms ? ms : 1, 0);
     else

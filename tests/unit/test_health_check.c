@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "agent/health_check.h"
@@ -135,6 +137,38 @@ static void ports_follow_what_is_wanted(void **state)
     world_free(w);
 }
 
+static int dial(uint16_t port)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(port) };
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+/* One more than are served at a time: the loop turns until the last of them has to wait. */
+static void a_crowd_that_leaves_makes_room(void **state)
+{
+    (void)state;
+    struct world *w = world_new();
+    struct err err;
+    struct health_check check = { 32000, "games", "a", 2 };
+    assert_int_equal(sync_checks(w, &check, 1, "127.0.0.1", &err), 0);
+    int fds[33];
+    for (size_t i = 0; i < 33; i++)
+        fds[i] = dial(32000);
+    int64_t end = clock_mono_us() + 10000000;
+    while (strncmp(output("ss -Htln | awk '{print $2}'"), "1\n", 2)) {
+        uv_run(&w->loop, UV_RUN_NOWAIT);
+        assert_true(clock_mono_us() < end);
+    }
+    for (size_t i = 0; i < 33; i++)
+        close(fds[i]);
+    assert_non_null(strstr(curl(w, "http://127.0.0.1:32000/"), "HTTP/1.1 200 "));
+    world_free(w);
+}
+
 static void a_port_that_is_taken_is_tried_again(void **state)
 {
     (void)state;
@@ -161,6 +195,7 @@ int main(void)
         cmocka_unit_test(answers_say_how_many_endpoints_are_here),
         cmocka_unit_test(a_proxy_that_is_late_is_not_healthy),
         cmocka_unit_test(ports_follow_what_is_wanted),
+        cmocka_unit_test(a_crowd_that_leaves_makes_room),
         cmocka_unit_test(a_port_that_is_taken_is_tried_again),
     };
     return cmocka_run_group_tests_name("health_check", tests, NULL, NULL);
