@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from kube_help import World, conditions, node, portmap, portmap_class, until
+from kube_help import Agent, World, conditions, node, portmap, portmap_class, until
 
 NODES = [f"node-{i:02}" for i in range(12)]
 
@@ -24,6 +24,11 @@ def started(world):
     world.accepted("first")
 
 
+def rows_written(world):
+    return [r for r in world.server.asked("PATCH portmapclasses")
+            if r["headers"]["Content-Type"] == "application/apply-patch+yaml"]
+
+
 def test_rows_of_many_agents_all_land(tmp_path):
     world = World(tmp_path, f"kr{os.getpid()}", NODES)
     try:
@@ -34,8 +39,7 @@ def test_rows_of_many_agents_all_land(tmp_path):
         until(lambda: all(not world.row(n)["ready"] for n in NODES), "every row anew", 60)
         rows = world.server.get("portmapclasses", "", "public")["status"]["nodes"]
         assert sorted(r["name"] for r in rows) == NODES
-        applies = [r for r in world.server.asked("PATCH portmapclasses")
-                   if r["headers"]["Content-Type"] == "application/apply-patch+yaml"]
+        applies = rows_written(world)
         assert {r["query"]["fieldManager"] for r in applies} == {f"portolan-{n}" for n in NODES}
         assert all(r["query"]["force"] == "true" for r in applies)
     finally:
@@ -163,6 +167,28 @@ def test_one_that_gets_no_answer_holds_up_nothing(world):
         world.accepted("last", 5)
     finally:
         over.set()
+
+
+def test_two_agents_of_one_node_do_not_fight_without_limit(tmp_path):
+    world = World(tmp_path, f"kt{os.getpid()}", ["edge-a", "elsewhere"])
+    try:
+        world.server.put(portmap_class("edge-a"))
+        world.namespaces["elsewhere"].run("ip", "link", "set", "eth0", "down")
+        one = world.agent("edge-a")
+        until(lambda: world.row("edge-a"), "the row")
+        (tmp_path / "elsewhere").mkdir()
+        other = Agent(world.namespaces["elsewhere"], tmp_path / "elsewhere", world.config, "edge-a")
+        world.agents.append(other)
+        says = "another agent writes the row of node edge-a; is --node right?"
+        told = until(lambda: [a for a in (one, other) if says in a.log()], "one says so", 40)
+        times = [r["time"] for r in rows_written(world)]
+        assert len(times) < 20 and times[-1] - times[0] > 1.5  # unhindered, a tenth of a second
+        assert says in told[0].ready()[1]
+        world.agents.remove(other)
+        other.stop()
+        until(lambda: world.row("edge-a")["ready"], "the row is mended", 40)
+    finally:
+        world.close()
 
 
 def test_rows_of_nodes_that_left_go_and_others_stay(tmp_path):

@@ -45,6 +45,7 @@ struct pending {
     const char *ns, *name;
     struct order now, next;
     bool has_next;
+    bool merges;             /* a row of this node */
     uint64_t before, landed; /* the object's version when it was sent, and what it made of it */
     bool idle;               /* it changed nothing: no watch will tell */
     int64_t when_us;         /* QUEUED: not before; LANDED, CONFLICT: since */
@@ -61,6 +62,7 @@ struct writes {
     VEC(struct pending *) queue;
     uv_timer_t *timer;
     struct bucket bucket;
+    struct rows *rows;
     unsigned sent, failures;
     int64_t pause_us; /* nothing is sent before */
     bool unanswered;  /* since no answer came to the last one */
@@ -273,6 +275,8 @@ static void landed(struct pending *p)
                     p->now.faults.v[i].note);
     p->state = LANDED;
     p->idle = p->landed == p->before;
+    if (p->merges && !p->idle)
+        rows_landed(w->rows, p->text, p->now.patch.body.p);
     p->when_us = clock_mono_us();
     p->failures = w->failures = 0;
     if (p->noted)
@@ -373,10 +377,15 @@ static void done(void *user, const struct client_answer *a)
 
 /* ---- from outside ---- */
 
+static void put_key(struct buf *key, const struct status_write *s)
+{
+    buf_printf(key, "%d %s/%s", (int)s->kind, s->ns, s->name);
+}
+
 static struct pending *find(struct writes *w, const struct status_write *s, bool create)
 {
     struct buf key = { 0 };
-    buf_printf(&key, "%d %s/%s", (int)s->kind, s->ns, s->name);
+    put_key(&key, s);
     struct pending *p = map_get(&w->all, key.p, key.n);
     if (!p && create) {
         size_t a = key.n + 1, b = strlen(s->ns) + 1, c = strlen(s->name) + 1;
@@ -384,6 +393,7 @@ static struct pending *find(struct writes *w, const struct status_write *s, bool
         p->writes = w;
         p->born_us = clock_mono_us();
         p->kind = status_write_target(s->kind);
+        p->merges = status_write_merges(s->kind);
         memcpy(p->text, key.p, a);
         p->ns = memcpy(p->text + a, s->ns, b);
         p->name = memcpy(p->text + a + b, s->name, c);
@@ -396,6 +406,13 @@ static struct pending *find(struct writes *w, const struct status_write *s, bool
 static int turn_away(const struct status_write *w, const char *why, struct err *err)
 {
     return err_set(err, EAGAIN, "%s%s%s: %s: decide again", w->ns, *w->ns ? "/" : "", w->name, why);
+}
+
+static void enqueue_new(struct pending *p)
+{
+    const struct patch *patch = &p->now.patch;
+    enqueue(p,
+            p->merges ? rows_wait_ms(p->writes->rows, p->text, patch->path.p, patch->body.p) : 0);
 }
 
 /* Where one is already. -EAGAIN unless it is queued anew. */
@@ -428,7 +445,7 @@ static int order_again(struct pending *p, struct order *o, const struct status_w
     }
     order_done(&p->now);
     p->now = *o;
-    enqueue(p, 0);
+    enqueue_new(p);
     return -EINPROGRESS;
 }
 
@@ -455,7 +472,7 @@ int kube_write(struct source *s, const struct status_write *w, struct err *err)
     if (!is_new)
         return order_again(p, &o, w, err);
     p->now = o;
-    enqueue(p, 0);
+    enqueue_new(p);
     return -EINPROGRESS;
 }
 
@@ -476,6 +493,15 @@ void writes_unready(const struct writes *w, struct buf *out)
         buf_printf(out, "source: %zu statuses were not taken, first that of %s %s%s%s: %s\n", n,
                    kind_info[first->kind].kind, first->ns, *first->ns ? "/" : "", first->name,
                    first->noted);
+    rows_unready(w->rows, out);
+}
+
+static void forget_row(struct writes *w, const struct status_write *s)
+{
+    struct buf key = { 0 };
+    put_key(&key, s);
+    rows_forget(w->rows, key.p);
+    buf_done(&key);
 }
 
 void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const char *name,
@@ -491,6 +517,8 @@ void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const ch
         if (p && ((p->state == LANDED && version != p->before && has_reached(version, p->landed)) ||
                   (p->state == CONFLICT && version != p->now.base)))
             forget(p);
+        if (version == UINT64_MAX)
+            forget_row(k->writes, &key);
     }
 }
 
@@ -511,6 +539,7 @@ struct writes *writes_new(struct kube *k)
     w->all.keys_stay = true;
     w->bucket = (struct bucket){ .per_second = PER_SECOND, .burst = BURST };
     w->timer = kube_timer(k, w);
+    w->rows = rows_new(k);
     return w;
 }
 
@@ -529,5 +558,6 @@ void writes_free(struct writes *w)
     map_done(&w->all);
     vec_done(&w->queue);
     kube_timer_close(w->timer);
+    rows_free(w->rows);
     free(w);
 }
