@@ -199,6 +199,7 @@ void conflict_settle(struct planner *p);
 
 struct link_state { /* compared with memcmp: zeroed before it is filled */
     bool landed;    /* a usable claim is recorded: slot and end are set */
+    bool pending;   /* no trouble but that an agent is to record the claim yet */
     bool local;     /* this node is one of the two: mtu and v6 are set */
     bool v6;
     uint32_t slot;

@@ -366,7 +366,8 @@ static void find_slot(const struct planner *p, const struct pair *pair, struct l
 static void missing_slot(const struct pair *pair, struct link_state *s)
 {
     const struct condition *c = condition_find(&pair->cls->obj->status.conditions, "Ready");
-    if (c && !strcmp(c->reason, "SubnetExhausted"))
+    s->pending = !c || strcmp(c->reason, "SubnetExhausted");
+    if (!s->pending)
         trouble(s, "no slot is recorded in class %s for link %s, and subnet %s has none left",
                 pair->class_name, pair->key, pair->cls->obj->subnet);
     else

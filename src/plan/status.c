@@ -92,14 +92,17 @@ static const char *pair_trouble(const struct memo *m, const struct pair *pair, s
 static struct verdict path_trouble(const struct memo *m, struct arena *a)
 {
     const char *node, *why = NULL;
+    bool pending = false;
     if (portmap_is_refused_by_none(m, &node))
         why =
             arena_printf(a,
                          "node %s would need a return link to the pod's node %s, and class %s has "
                          "returnPath.mode None",
                          node, m->choice.node, m->pm->class_name);
-    for (size_t i = 0; i < m->pairs.n && !why; i++)
+    for (size_t i = 0; i < m->pairs.n && !why; i++) {
         why = pair_trouble(m, m->pairs.v[i].pair, a);
+        pending = m->pairs.v[i].pair->state.pending;
+    }
     if (!why && m->lane)
         why = arena_printf(a,
                            "%s already uses %s port %u on the link to node %s; another class, or "
@@ -108,7 +111,8 @@ static struct verdict path_trouble(const struct memo *m, struct arena *a)
                            m->port > m->lane->port ? m->port : m->lane->port, m->choice.node);
     if (!why)
         return (struct verdict){ 0 };
-    return (struct verdict){ "ReturnPathUnavailable", why, "spec.className", m->pm->class_name };
+    return (struct verdict){ "ReturnPathUnavailable", why, pending ? NULL : "spec.className",
+                             m->pm->class_name };
 }
 
 /* What only the serving node can know of itself. */

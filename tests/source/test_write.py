@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from kube_help import Agent, World, conditions, node, portmap, portmap_class, until
+from kube_help import Agent, World, conditions, endpoint_slice, node, portmap, portmap_class, until
 
 NODES = [f"node-{i:02}" for i in range(12)]
 
@@ -245,6 +245,42 @@ def test_a_class_fault_is_an_event_in_default(world):
     assert event["reason"] == "NodeNotReady" and "eth9" in event["note"]
 
 
+def test_a_fault_that_is_over_at_once_is_no_event(world):
+    started(world)
+    second = portmap("second", 3000)
+    world.server.put(second)
+    until(lambda: conditions(world.server, "second").get("Accepted") == ("False", "PortConflict"),
+          "the conflict")
+    second["spec"]["port"] = 3001
+    world.server.put(second)
+    world.accepted("second")
+    world.server.put(portmap("third", 3000))  # a fault that lasts
+    until(lambda: world.server.asked("POST events"), "an Event")
+    assert [r["body"]["regarding"]["name"] for r in world.server.asked("POST events")] == ["third"]
+
+
+def test_a_slot_that_is_recorded_soon_is_no_problem(tmp_path):
+    world = World(tmp_path, f"ks{os.getpid()}", ["edge-a", "worker-b"])
+    try:
+        for i, name in enumerate(world.namespaces):
+            address = f"198.51.100.{11 + i}"
+            world.namespaces[name].run("ip", "addr", "add", f"{address}/24", "dev", "eth0")
+            world.server.put(node(name, address))
+        world.server.put(portmap_class("edge-a"))
+        world.server.put(endpoint_slice("worker-b"))
+        agent = world.agent("edge-a")
+        until(lambda: world.row("edge-a"), "the row")
+        world.server.put(portmap("web"))
+        until(lambda: conditions(world.server, "web").get("Programmed", " ")[0] == "False",
+              "there is no slot")
+        world.agent("worker-b")
+        until(lambda: conditions(world.server, "web").get("Programmed", " ")[0] == "True",
+              lambda: f"it is programmed: {conditions(world.server, 'web')}")
+        assert "ReturnPathUnavailable" not in agent.log()
+    finally:
+        world.close()
+
+
 def test_a_fault_said_again_is_one_series(world):
     started(world)
     world.server.put(portmap("second", 3000))
@@ -255,6 +291,7 @@ def test_a_fault_said_again_is_one_series(world):
     for _ in range(2):
         until(lambda: conditions(world.server, "second").get("Accepted") == ("False", "PortConflict"),
               "the conflict")
+        until(lambda: events("POST"), "its Event")
         world.server.delete("portmaps", "games", "first")
         world.accepted("second")
         first = portmap("first")

@@ -16,10 +16,12 @@
 
 #define REMEMBERED    256 /* complaints; the one said longest ago makes room */
 #define SERIES_GAP_US 60000000
-#define PER_SECOND    1
-#define BURST         25
-#define TIMEOUT_S     30
-#define ANSWER_MAX    (1u << 20)
+/* What is over sooner was on its way to be well. */
+#define LASTS_US   3000000
+#define PER_SECOND 1
+#define BURST      25
+#define TIMEOUT_S  30
+#define ANSWER_MAX (1u << 20)
 /* The API's limits in bytes; for a note 1024, of which a character cut in two may need more. */
 #define NOTE_MAX     1000
 #define INSTANCE_MAX 128
@@ -30,6 +32,7 @@ struct complaint {
     char *event;                           /* the Event's name, NULL: none yet */
     uint32_t count, sent;                  /* how often said, and as known to the server */
     int64_t said_us, sent_us;
+    int64_t due_us; /* the Event, while there is none */
 };
 
 struct events {
@@ -210,7 +213,7 @@ static void on_timer(uv_timer_t *t)
         const struct known *k = known_find(e->kube, c->kind, c->ns, c->name);
         if (c->sent == c->count || !k || strcmp(k->uid, c->uid))
             continue;
-        int64_t due = c->event ? c->sent_us + SERIES_GAP_US : now;
+        int64_t due = c->event ? c->sent_us + SERIES_GAP_US : c->due_us;
         if (due > now) {
             next = due < next ? due : next;
         } else if (bucket_take(&e->bucket, now, &wait)) {
@@ -265,9 +268,23 @@ void events_tell(struct events *e, enum object_kind kind, const char *ns, const 
         c->reason = xstrdup(reason);
         c->note = xstrdup(note);
     }
+    c->said_us = clock_mono_us();
+    if (c->count == c->sent)
+        c->due_us = c->said_us + LASTS_US;
     c->count++;
     vec_push(&e->all, c);
-    wake(e, 0);
+    wake(e, c->event ? 0 : LASTS_US);
+}
+
+void events_over(struct events *e, enum object_kind kind, const char *ns, const char *name,
+                 int64_t said_before_us)
+{
+    for (size_t i = 0; i < e->all.n; i++) {
+        struct complaint *c = e->all.v[i];
+        if (!c->event && c->kind == kind && !strcmp(c->ns, ns) && !strcmp(c->name, name) &&
+            c->said_us < said_before_us)
+            c->count = c->sent;
+    }
 }
 
 struct events *events_new(struct kube *k)

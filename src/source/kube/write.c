@@ -270,14 +270,17 @@ static void landed(struct pending *p)
     p->landed = 0;
     codec_parse(buf_str(&p->request.body), p->request.body.n, CODEC_JSON, &handler, &place, NULL);
     buf_done(&p->request.body);
+    int64_t now = clock_mono_us();
     for (size_t i = 0; i < p->now.faults.n; i++)
         events_tell(w->kube->events, p->kind, p->ns, p->name, p->now.faults.v[i].reason,
                     p->now.faults.v[i].note);
+    if (p->kind == KIND_PORTMAP) /* all that is said of it is in this one status */
+        events_over(w->kube->events, p->kind, p->ns, p->name, now);
     p->state = LANDED;
     p->idle = p->landed == p->before;
     if (p->merges && !p->idle)
         rows_landed(w->rows, p->text, p->now.patch.body.p);
-    p->when_us = clock_mono_us();
+    p->when_us = now;
     p->failures = w->failures = 0;
     if (p->noted)
         kube_note(w->kube, false, p->now.patch.path.p, "the status is taken now");
