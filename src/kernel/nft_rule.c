@@ -341,12 +341,11 @@ static void put_mss(struct nftnl_rule *r)
          U32(NFTNL_EXPR_EXTHDR_LEN, 2), U32(NFTNL_EXPR_EXTHDR_OP, NFT_EXTHDR_OP_TCPOPT));
 }
 
-static void put_saddr_local(struct nftnl_rule *r)
+static void put_local(struct nftnl_rule *r, uint32_t which)
 {
     static const uint32_t local = RTN_LOCAL;
     EXPR(r, "fib", U32(NFTNL_EXPR_FIB_DREG, NFT_REG_1),
-         U32(NFTNL_EXPR_FIB_RESULT, NFT_FIB_RESULT_ADDRTYPE),
-         U32(NFTNL_EXPR_FIB_FLAGS, NFTA_FIB_F_SADDR));
+         U32(NFTNL_EXPR_FIB_RESULT, NFT_FIB_RESULT_ADDRTYPE), U32(NFTNL_EXPR_FIB_FLAGS, which));
     compare(r, NFT_CMP_EQ, &local, sizeof(local));
 }
 
@@ -441,7 +440,10 @@ static void put_stmt(struct nftnl_rule *r, const struct nft_table *t, const stru
         lookup(r, t, s, NFT_LOOKUP_F_INV);
         break;
     case NFT_STMT_SADDR_LOCAL:
-        put_saddr_local(r);
+        put_local(r, NFTA_FIB_F_SADDR);
+        break;
+    case NFT_STMT_DADDR_LOCAL:
+        put_local(r, NFTA_FIB_F_DADDR);
         break;
     case NFT_STMT_VMAP:
         lookup_into(r, t, s, NFT_REG_VERDICT);

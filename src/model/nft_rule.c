@@ -91,6 +91,7 @@ uint8_t nft_stmt_header(const struct nft_stmt *s)
     case NFT_STMT_REJECT_PORT:
     case NFT_STMT_MSS_TO_MTU:
     case NFT_STMT_SADDR_LOCAL:
+    case NFT_STMT_DADDR_LOCAL:
     case NFT_STMT_RANDOM:
     case NFT_STMT_IS_MARKED:
     case NFT_STMT_MARK_SET:

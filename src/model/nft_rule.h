@@ -81,6 +81,7 @@ enum nft_stmt_kind {
     NFT_STMT_MSS_TO_MTU,     /* tcp option maxseg size set rt mtu */
     NFT_STMT_NOT_IN,         /* KEY != @SET */
     NFT_STMT_SADDR_LOCAL,    /* fib saddr type local */
+    NFT_STMT_DADDR_LOCAL,    /* fib daddr type local */
     NFT_STMT_VMAP,           /* KEY vmap @SET */
     NFT_STMT_PRIORITY,       /* meta priority set KEY map @SET */
     NFT_STMT_RANDOM,         /* meta priority set numgen random mod N [offset OFFSET] */

@@ -368,6 +368,9 @@ static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_
     case NFT_STMT_SADDR_LOCAL:
         buf_puts(b, "fib saddr type local");
         break;
+    case NFT_STMT_DADDR_LOCAL:
+        buf_puts(b, "fib daddr type local");
+        break;
     case NFT_STMT_VMAP:
         put_lookup(b, t, s, " vmap ");
         break;

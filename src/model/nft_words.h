@@ -31,6 +31,7 @@
 #define MSS_TO_MTU      { .kind = NFT_STMT_MSS_TO_MTU }
 #define NOT_IN(k, s)    { .kind = NFT_STMT_NOT_IN, .key = (k), .set = (s) }
 #define SADDR_LOCAL     { .kind = NFT_STMT_SADDR_LOCAL }
+#define DADDR_LOCAL     { .kind = NFT_STMT_DADDR_LOCAL }
 #define VMAP(k, s)      { .kind = NFT_STMT_VMAP, .key = (k), .set = (s) }
 #define PRIORITY(k, s)  { .kind = NFT_STMT_PRIORITY, .key = (k), .set = (s) }
 #define RANDOM(m, o)    { .kind = NFT_STMT_RANDOM, .n = (m), .offset = (o) }

@@ -74,12 +74,14 @@ static const struct nft_chain chains[] = {
 
     /* A new connection to a service goes to the chain of the service's class. What is dialled at a
      * cluster IP that lives but does not serve the port is refused; one that does not live must not
-     * leave by the default route. */
+     * leave by the default route. Neither may shut the node's own addresses, when one is taken for
+     * a cluster IP or a range lies over the node's network. */
     [N_PORTMAP] =
         BASE_CHAIN("proxy", "nat", "prerouting", PRIO_SERVICE, RULE(COUNTER, JUMP("services"))),
     BASE_CHAIN("proxyout", "nat", "output", PRIO_SERVICE, RULE(COUNTER, JUMP("services"))),
     CHAIN("services", RULE(PRIORITY(NFT_SERVICE_KEY4, NFT_SERVICE4), COUNTER, GOTO("serve")),
           RULE(PRIORITY(NFT_SERVICE_KEY6, NFT_SERVICE6), COUNTER, GOTO("serve")),
+          RULE(DADDR_LOCAL, COUNTER, RETURN),
           RULE(IN(NFT_DADDR4, NFT_CLUSTERIP4), COUNTER, GOTO("unserved")),
           RULE(IN(NFT_DADDR6, NFT_CLUSTERIP6), COUNTER, GOTO("unserved")),
           RULE(IN(NFT_DADDR4, NFT_SERVICERANGE4), COUNTER, DROP),

@@ -248,3 +248,21 @@ def test_plan_diff_and_dry_run_take_the_options(host):
     assert host.run("nft", "list", "ruleset").stdout == ""
     other = host.run(BIN, "plan", "--node", "edge-a", "--source", f"dir:{host.folder}").stdout
     assert "service4" not in other and "health-check" not in other
+
+
+@pytest.mark.parametrize("address, cidr", [("192.0.2.10", "192.0.2.0/24"),
+                                           ("2001:db8::10", "2001:db8::/64")])
+@pytest.mark.parametrize("cause", ["cluster IP", "ServiceCIDR"])
+def test_no_object_shuts_the_nodes_own_ports(host, address, cidr, cause):
+    """Whoever mistypes a range must still reach the node to mend it."""
+    host.run("ip", "address", "add", address, "dev", "lo")
+    host.put("mistake", {
+        "ServiceCIDR": {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+                        "metadata": {"name": "wide"}, "spec": {"cidrs": [cidr]}},
+        "cluster IP": service("own", 32000, clusterIP=address, clusterIPs=[address]),
+    }[cause])
+    host.start("--features", "serviceproxy").ready()
+    table = host.run("nft", "list", "table", "inet", "portolan").stdout
+    assert address.removesuffix("10") in table
+    at = f"[{address}]" if ":" in address else address
+    assert host.get(f"http://{at}:10256/livez")[0] == 200
