@@ -11,7 +11,8 @@
 
 #include "base/arena.h"
 
-#define CONNECTIONS_MAX 32
+#define CONNECTIONS_MAX 128
+#define PER_ADDRESS_MAX 16 /* one stranger does not fill all the places */
 #define IDLE_SECONDS    10
 
 struct http {
@@ -72,6 +73,7 @@ int http_open(const struct http_address *address, uv_loop_t *loop,
     h->daemon =
         MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd,
                          MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                         MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)PER_ADDRESS_MAX,
                          MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_END);
     if (!h->daemon) {
         char text[HTTP_ADDRESS_TEXT_MAX];

@@ -137,12 +137,16 @@ static void ports_follow_what_is_wanted(void **state)
     world_free(w);
 }
 
-static int dial(uint16_t port)
+/* From 127.0.0.`client`. */
+static int dial(uint8_t client, uint16_t port)
 {
+    struct sockaddr_in from = { .sin_family = AF_INET };
     struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(port) };
+    from.sin_addr.s_addr = htonl((INADDR_LOOPBACK & 0xffffff00) | client);
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&from, sizeof(from)), 0);
     assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof(to)), 0);
     return fd;
 }
@@ -155,17 +159,35 @@ static void a_crowd_that_leaves_makes_room(void **state)
     struct err err;
     struct health_check check = { 32000, "games", "a", 2 };
     assert_int_equal(sync_checks(w, &check, 1, "127.0.0.1", &err), 0);
-    int fds[33];
-    for (size_t i = 0; i < 33; i++)
-        fds[i] = dial(32000);
+    int fds[129];
+    for (size_t i = 0; i < 129; i++)
+        fds[i] = dial((uint8_t)(2 + i / 16), 32000);
     int64_t end = clock_mono_us() + 10000000;
     while (strncmp(output("ss -Htln | awk '{print $2}'"), "1\n", 2)) {
         uv_run(&w->loop, UV_RUN_NOWAIT);
         assert_true(clock_mono_us() < end);
     }
-    for (size_t i = 0; i < 33; i++)
+    for (size_t i = 0; i < 129; i++)
         close(fds[i]);
     assert_non_null(strstr(curl(w, "http://127.0.0.1:32000/"), "HTTP/1.1 200 "));
+    world_free(w);
+}
+
+static void one_stranger_leaves_room_for_others(void **state)
+{
+    (void)state;
+    struct world *w = world_new();
+    struct err err;
+    struct health_check check = { 32000, "games", "a", 2 };
+    assert_int_equal(sync_checks(w, &check, 1, "127.0.0.1", &err), 0);
+    int fds[140];
+    for (size_t i = 0; i < 140; i++) {
+        fds[i] = dial(2, 32000);
+        uv_run(&w->loop, UV_RUN_NOWAIT);
+    }
+    assert_non_null(strstr(curl(w, "http://127.0.0.1:32000/"), "HTTP/1.1 200 "));
+    for (size_t i = 0; i < 140; i++)
+        close(fds[i]);
     world_free(w);
 }
 
@@ -196,6 +218,7 @@ int main(void)
         cmocka_unit_test(a_proxy_that_is_late_is_not_healthy),
         cmocka_unit_test(ports_follow_what_is_wanted),
         cmocka_unit_test(a_crowd_that_leaves_makes_room),
+        cmocka_unit_test(one_stranger_leaves_room_for_others),
         cmocka_unit_test(a_port_that_is_taken_is_tried_again),
     };
     return cmocka_run_group_tests_name("health_check", tests, NULL, NULL);
