@@ -5,9 +5,13 @@ import json
 
 from .firewall import replaced
 
-# What tells a client that nobody serves there.
-REFUSALS = {"reset": "tcp flags & rst == rst", "unreachable4": "icmp type destination-unreachable",
-            "unreachable6": "icmpv6 type destination-unreachable"}
+
+def refusals(port):
+    """What tells a client that nobody serves the port; an ICMP error quotes the packet it is of, and
+    late ones of other packets do not count."""
+    return {"reset": f"tcp sport {port} tcp flags & rst == rst",
+            "unreachable4": f"icmp type destination-unreachable @th,240,16 {port}",
+            "unreachable6": f"icmpv6 type destination-unreachable @th,400,16 {port}"}
 
 
 class Witness:

@@ -17,7 +17,7 @@ from lab.manifests import write_atomically
 from lab.probe import probe
 from lab.services import NAMESPACE, Service
 from lab.web import fetch
-from lab.witness import REFUSALS, witness
+from lab.witness import refusals, witness
 from world import TABLE, leftovers, remove_leftovers, table_text
 
 NODE = {"node-a": {4: "203.0.113.9", 6: "2001:db8:113::9"},
@@ -211,7 +211,7 @@ class ProxyWorld:
 
     def dropped(self, source, proto, address, port, seconds=0.3, **options):
         """Nothing comes back, no reset and no ICMP error."""
-        with witness(self.place(source), "input", -400, "refusals", **REFUSALS) as seen:
+        with witness(self.place(source), "input", -400, "refusals", **refusals(port)) as seen:
             found = self.dial(source, proto, address, port, timeout=seconds, **options)
             # On the node itself a dropped datagram is an error of its sender.
             assert found.error == "timeout" or _not_permitted(found), found
