@@ -180,8 +180,10 @@ def test_a_fourth_node_joins_and_no_other_session_ends(hybrid, binary):
     assert [line for line in since(lab, "k8s-1") if line in before] == before
     for family in FAMILIES:
         expect(lab, "p4a", lab.pod(1, "a", family), {"k8s-4": {"pod0"}, "k8s-1": {"pod0"}})
+    lab.agents["k8s-1"].clear_log()
     lab.folder.delete("Node", host)
     lab.wait_sessions(4, lab.nodes[:3])
+    lab.agents["k8s-1"].wait_log("event=bird_configured")  # BIRD's word comes after its deed
     assert [line for line in since(lab, "k8s-1") if line in before] == before
 
 
