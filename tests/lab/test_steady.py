@@ -10,6 +10,7 @@ import pytest
 from lab import wait_until
 
 QUIET = 3.0     # seconds to watch
+SETTLED = 4.0   # an Event is made of a fault that has lasted three
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def wait_settled(cluster):
     def still():
         if (now := state()) != seen["state"]:
             seen.update(state=now, since=time.monotonic())
-        return time.monotonic() - seen["since"] > 2
+        return time.monotonic() - seen["since"] > SETTLED
 
     wait_until(still, 15, lambda: f"the agents to settle: {state()[1]}", interval=0.05)
 
