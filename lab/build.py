@@ -1,5 +1,7 @@
 """Makes the namespaces and wires of a topology; knows nothing of nodes and pods."""
 
+import ipaddress
+
 from . import firewall, netns
 
 # A new namespace copies its IPv4 settings from the first one. Say what Debian has, and do without
@@ -45,6 +47,23 @@ def host(spec, ns):
         netns.ip_batch(ns, ["link add cni0 type bridge forward_delay 0"])   # after 15 s once more
     if spec.nat:
         netns.run_in(ns, ["nft", "-f", "-"], stdin=firewall.home_router(spec.nat))
+
+
+def overlay(spec, ns):
+    """The bridges, their addresses, and the switch that makes one segment of them."""
+    netns.ip_batch(ns(spec.switch), ["link add switch type bridge forward_delay 0",
+                                     "link set switch up"])
+    netns.set_sysctls(ns(spec.switch), {"net.bridge.bridge-nf-call-iptables": 0})
+    for name, address in spec.members.items():
+        # Given, so that it does not follow those of the pods' ports.
+        mac = ":".join(f"{byte:02x}" for byte in (0x0e, 0x58, *ipaddress.ip_address(address).packed))
+        netns.ip_batch(ns(name), [
+            f"link add {spec.bridge} address {mac} type bridge forward_delay 0",
+            f"link add {spec.port} type veth peer name {name} netns {ns(spec.switch)}",
+            f"link set {spec.port} mtu {spec.mtu} master {spec.bridge} up",
+            f"link set {spec.bridge} mtu {spec.mtu} up",
+            f"addr add {address}/{spec.prefix} dev {spec.bridge}"])
+        netns.ip_batch(ns(spec.switch), [f"link set {name} master switch up"])
 
 
 def policy_rules(spec, ns):

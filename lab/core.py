@@ -73,6 +73,8 @@ class Lab:
             mesh.start_daemons(spec, self.processes, self.state, self.ns)
         for host in spec.hosts.values():
             build.host(host, self.ns(host.name))
+        if spec.overlay:
+            build.overlay(spec.overlay, self.ns)
         if spec.mesh:
             mesh.configure(spec, self.processes, self.state, self.ns)
         for host in spec.hosts.values():
@@ -134,6 +136,9 @@ class Lab:
     def mesh_address(self, node):
         return self.topology.mesh.members[node]["address"]
 
+    def internal_ip(self, node):
+        return self.topology.internal_ip(node)
+
     def mesh_allow(self, node, addresses):
         """The node's peers accept these addresses for it, and no others."""
         mesh.allow(self.topology.mesh, self.state, node, addresses)
@@ -149,7 +154,7 @@ class Lab:
     def _attach_pod(self, name, node):
         ns = self.ns(f"pod-{name}")
         self.pods[name] = pods.attach(name, ns, self.ns(node), self.topology.hosts[node],
-                                      self.state)
+                                      self.state, self.topology.overlay)
         self.start_pod(name, wait=False)
 
     def start_pod(self, name, wait=True):
@@ -174,7 +179,8 @@ class Lab:
     def remove_pod(self, name):
         pod = self.pods[name]
         self.stop_pod(name)
-        pods.detach(pod, self.ns(pod.node), self.topology.hosts[pod.node], self.state)
+        pods.detach(pod, self.ns(pod.node), self.topology.hosts[pod.node], self.state,
+                    self.topology.overlay)
         build.delete_namespaces([pod.ns])
         del self.pods[name]
         self._save()
@@ -186,7 +192,7 @@ class Lab:
 
     def host_network_pod(self, name, node, ports=(9090,)):
         """A server in the node's own network; its address is the node's InternalIP."""
-        pod = pods.Pod(name, node, self.ns(node), {4: self.mesh_address(node)}, host_network=True)
+        pod = pods.Pod(name, node, self.ns(node), {4: self.internal_ip(node)}, host_network=True)
         label = f"pod-{name}"
         log = pods.start_server(self.processes, label, name, pod.ns, list(map(str, ports)),
                                 self.state)
@@ -206,7 +212,7 @@ class Lab:
         self.host(node).nft(firewall.masquerade(style, spec.pod_subnets,
                                                 self.topology.cluster_subnets))
 
-    def firewall(self, node, on=True, trusted=("lo", "wt0", "cni0", "veth*")):
+    def firewall(self, node, on=True, trusted=("lo", "wt0", "cni0", "veth*", "weave")):
         """Switches the node's host firewall, which drops new connections to its addresses."""
         if on:
             ports = [self.topology.mesh.port] if self.topology.mesh else []

@@ -44,8 +44,14 @@ def masquerade(style, node_subnets, cluster_subnets):
 
     flannel: pods leave the cluster as the node; what enters the node's own pods stays as it is.
     cilium: as well, whatever enters a pod from outside the pod network comes from the node.
+    weave: whatever leaves or enters the pod network does so as the node, on any node it passes.
     """
     lines = []
+    if style == "weave":
+        for family, cluster in _split(cluster_subnets):
+            lines += [f"{family} saddr {cluster} {family} daddr != {cluster} counter masquerade",
+                      f"{family} saddr != {cluster} {family} daddr {cluster} counter masquerade"]
+        node_subnets = []
     clusters = dict(_split(cluster_subnets))
     for family, subnet in _split(node_subnets) if style != "none" else []:
         cluster = clusters[family]
@@ -68,11 +74,12 @@ HOST_FIREWALL = "talos"
 def host_firewall(trusted, udp_ports):
     """Drops new connections to the node's own addresses, before destination NAT sees them."""
     names = ", ".join(f'"{name}"' for name in trusted)
+    ports = f"udp dport {_port_set(udp_ports)} accept" if udp_ports else ""
     return replaced("inet", HOST_FIREWALL, f"""\
  chain ingress {{ type filter hook prerouting priority dstnat - 10; policy accept;
   iifname {{ {names} }} accept
   ct state {{ established, related }} accept
-  udp dport {_port_set(udp_ports)} accept
+  {ports}
   fib daddr type local meta l4proto {{ tcp, udp }} counter drop
  }}
 """)

@@ -1,5 +1,6 @@
 """Pods: a namespace wired by a real CNI plugin, with a server that tells what it sees."""
 
+import ipaddress
 import json
 import os
 from dataclasses import dataclass
@@ -23,29 +24,44 @@ class Pod:
         return self.addresses[family]
 
 
-def _config(host, state):
+def _config(host, state, overlay):
     kind = {"bridge": {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False,
                        "hairpinMode": True},
-            "ptp": {"type": "ptp", "ipMasq": False}}[host.cni]
+            "ptp": {"type": "ptp", "ipMasq": False},
+            "overlay": {"type": "bridge", "bridge": overlay and overlay.bridge, "hairpinMode": True,
+                        "mtu": overlay and overlay.mtu}}[host.cni]
+    ranges = [[{"subnet": subnet}] for subnet in host.pod_subnets]
+    if host.cni == "overlay":
+        ranges = [[_part_of(overlay, overlay.members[host.name], subnet)]
+                  for subnet in host.pod_subnets]
     return {"cniVersion": "0.4.0", "name": f"net-{host.name}", **kind, "ipam": {
         "type": "host-local", "dataDir": os.path.join(state, "cni"),
-        "ranges": [[{"subnet": subnet}] for subnet in host.pod_subnets],
+        "ranges": ranges,
         "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}
 
 
-def _call_plugin(command, pod, ns, node_ns, host, state):
+def _part_of(overlay, gateway, subnet):
+    """A range of host-local: one node's part of the segment, behind the node."""
+    part = ipaddress.ip_network(subnet)
+    whole = ipaddress.ip_network(f"{gateway}/{overlay.prefix}", strict=False)
+    return {"subnet": str(whole), "rangeStart": str(part[2]), "rangeEnd": str(part[-2]),
+            "gateway": gateway}
+
+
+def _call_plugin(command, pod, ns, node_ns, host, state, overlay):
+    config = _config(host, state, overlay)
     env = [f"CNI_COMMAND={command}", f"CNI_CONTAINERID={pod}", f"CNI_NETNS={netns.path(ns)}",
            "CNI_IFNAME=eth0", f"CNI_PATH={PLUGINS}"]
-    argv = netns.exec_argv(node_ns, ["env", *env, os.path.join(PLUGINS, host.cni)])
-    done = netns.run(argv, stdin=json.dumps(_config(host, state)), check=False)
+    argv = netns.exec_argv(node_ns, ["env", *env, os.path.join(PLUGINS, config["type"])])
+    done = netns.run(argv, stdin=json.dumps(config), check=False)
     if done.returncode != 0:
         raise netns.CommandError(f"CNI {command} {pod} on {host.name}: {done.stdout.strip()}")
     return done.stdout
 
 
-def attach(pod, ns, node_ns, host, state):
+def attach(pod, ns, node_ns, host, state, overlay=None):
     """Wires the namespace `ns` to the node; returns the Pod with the addresses it got."""
-    answer = json.loads(_call_plugin("ADD", pod, ns, node_ns, host, state))
+    answer = json.loads(_call_plugin("ADD", pod, ns, node_ns, host, state, overlay))
     addresses = {}
     for entry in answer["ips"]:
         address = entry["address"].split("/")[0]
@@ -53,8 +69,8 @@ def attach(pod, ns, node_ns, host, state):
     return Pod(pod, host.name, ns, addresses)
 
 
-def detach(pod, node_ns, host, state):
-    _call_plugin("DEL", pod.name, pod.ns, node_ns, host, state)
+def detach(pod, node_ns, host, state, overlay=None):
+    _call_plugin("DEL", pod.name, pod.ns, node_ns, host, state, overlay)
 
 
 def start_server(processes, label, name, ns, ports, state, bind=()):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import yaml
 
 DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "topologies")
-CNI_TYPES = ("bridge", "ptp")
-MASQUERADES = ("flannel", "cilium", "none")
+CNI_TYPES = ("bridge", "ptp", "overlay")
+MASQUERADES = ("flannel", "cilium", "weave", "none")
 
 
 class TopologyError(ValueError):
@@ -24,6 +24,20 @@ class Mesh:
     port: int
     fwmark: int
     table: int
+    members: dict
+
+
+@dataclass
+class Overlay:
+    """One Ethernet segment for the pods of all nodes: a bridge on each, joined by the host `switch`.
+
+    A member's address is its bridge's. `cni: overlay` attaches a node's pods there.
+    """
+    bridge: str
+    port: str
+    switch: str
+    prefix: int
+    mtu: int
     members: dict
 
 
@@ -55,12 +69,20 @@ class Topology:
     hosts: dict
     links: list
     mesh: Mesh
+    overlay: Overlay
     cluster_subnets: list
     pod_ports: list
     client: str
 
     def nodes(self):
         return [name for name, host in self.hosts.items() if host.is_node]
+
+    def internal_ip(self, node):
+        """In the mesh where there is one, else the first that the node has."""
+        if self.mesh and node in self.mesh.members:
+            return self.mesh.members[node]["address"]
+        addresses = (a for listed in self.hosts[node].addresses.values() for a in listed)
+        return next(a.split("/")[0] for a in addresses if ":" not in a)
 
     def pods(self):
         """(pod, node) pairs."""
@@ -87,6 +109,7 @@ def load(name):
             description=raw.get("description", ""), hosts=hosts,
             links=[tuple(end.split() for end in link) for link in raw["links"]],
             mesh=Mesh(**raw["mesh"]) if raw.get("mesh") else None,
+            overlay=Overlay(**raw["overlay"]) if raw.get("overlay") else None,
             cluster_subnets=raw.get("cluster_subnets", []),
             pod_ports=[str(p) for p in raw.get("pod_ports", [])], client=raw.get("client"))
     except (KeyError, TypeError) as error:
@@ -105,7 +128,12 @@ def _check(path, topology):
             need(host in topology.hosts, f"links: no host '{host}'")
     for name in topology.mesh.members if topology.mesh else ():
         need(name in topology.hosts, f"mesh.members: no host '{name}'")
+    overlay = topology.overlay
+    for name in [overlay.switch, *overlay.members] if overlay else ():
+        need(name in topology.hosts, f"overlay: no host '{name}'")
     for host in topology.hosts.values():
+        need(host.cni != "overlay" or overlay and host.name in overlay.members,
+             f"{host.name}.cni: 'overlay', and the node is no member of one")
         need(len(host.name) <= 20, f"hosts: name '{host.name}' is longer than 20 letters")
         need(host.cni in (None, *CNI_TYPES), f"{host.name}.cni: '{host.cni}' is not known")
         need(host.masquerade in MASQUERADES,

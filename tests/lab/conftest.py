@@ -117,6 +117,15 @@ def proxy_lab(kube):
         yield lab
 
 
+@pytest.fixture(scope="session")
+def weave_lab(kube):
+    """Three nodes whose pods share an L2 overlay."""
+    with Lab("weave", name=f"{os.environ.get('LAB_NAME', 't')}{os.getpid()}w") as lab:
+        if kube:
+            lab.connect(kube.port)
+        yield lab
+
+
 @pytest.fixture(scope="module")
 def proxy_of_module(proxy_lab, binary, source_at, tmp_path_factory):
     with a_proxy_world(proxy_lab, binary, source_at(tmp_path_factory.mktemp("proxy"))) as world:

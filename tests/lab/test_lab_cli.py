@@ -49,7 +49,7 @@ def test_a_mistake_is_one_line(arguments, says):
 
 @pytest.mark.parametrize("change, says", [
     (("cni: ptp", "cni: calico"), "worker-b.cni: 'calico'"),
-    (("masquerade: flannel", "masquerade: weave"), "worker-c.masquerade: 'weave'"),
+    (("masquerade: flannel", "masquerade: calico"), "worker-c.masquerade: 'calico'"),
     (("[home-b wan, inet hb]", "[home-x wan, inet hb]"), "no host 'home-x'"),
     (("pods: [c1]", "pods: [a1]"), "used twice"),
     (("    router: true", "    ruter: true"), "ruter"),
