@@ -81,9 +81,11 @@ class Lab:
             build.policy_rules(host, self.ns(host.name))
         for pod, node in spec.pods():
             self._attach_pod(pod, node)
-        for name in spec.nodes():
-            self.masquerade(name, spec.hosts[name].masquerade)
-            self.firewall(name, spec.hosts[name].firewall)
+        for name in spec.nodes():       # a kernel without nftables does for who has neither
+            if spec.hosts[name].masquerade != "none":
+                self.masquerade(name, spec.hosts[name].masquerade)
+            if spec.hosts[name].firewall:
+                self.firewall(name)
         self._wait_ready()
 
     def _wait_ready(self):
