@@ -5,6 +5,7 @@
 #pragma once
 
 #include "model/bird.h"
+#include "model/ipvs.h"
 #include "model/nft.h"
 
 struct desired_link { /* VXLAN; key: name */
@@ -73,6 +74,9 @@ struct desired {
     const struct health_check *health_checks;
     size_t n_health_checks;
     const struct bird_config *bird; /* NULL: no class needs BIRD */
+    struct ipvs_group *const *ipvs; /* by owner */
+    size_t n_ipvs;
+    const struct ipvs_want *ipvs_node; /* NULL: services are not proxied by IPVS */
 };
 
 int desired_link_cmp(const struct desired_link *a, const struct desired_link *b);

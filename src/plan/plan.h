@@ -18,6 +18,22 @@
 
 struct planner;
 
+enum proxy_mode { PROXY_NFT, PROXY_IPVS };
+
+struct ipvs_options {
+    enum ipvs_scheduler scheduler;
+    uint32_t weight; /* of every destination, not 0 */
+    bool strict_arp; /* the node answers ARP for no service's address */
+    /* Node ports answer on all of this node's addresses, unless these are named, or
+     * nodeport_addresses, or nodeport_primary. */
+    const struct ip *node_addresses;
+    size_t n_node_addresses;
+    bool nodeport_primary; /* on its first InternalIP of each family */
+    /* Virtual servers at these addresses are other people's. */
+    const struct ip_prefix *exclude_cidrs;
+    size_t n_exclude_cidrs;
+};
+
 /* What the node was started with. */
 struct plan_options {
     bool portmap, serviceproxy, trafficclass; /* which features plan for it */
@@ -32,6 +48,8 @@ struct plan_options {
     size_t n_nodeport_addresses;
     bool masquerade_all;    /* every connection to a cluster IP */
     uint8_t masquerade_bit; /* of the packet's mark, 0 to 31: this connection is masqueraded */
+    enum proxy_mode proxy_mode;
+    struct ipvs_options ipvs; /* of PROXY_IPVS */
 };
 #define MASQUERADE_BIT 14 /* what kube-proxy takes unless told otherwise */
 /* What a program without options of its own plans with: PortMaps alone. */
@@ -57,4 +75,6 @@ struct status_writes plan_statuses(struct planner *p, const struct snapshot *sna
 /* The nftables table of these options, constant while the program runs: see model/nft_rule.h and
  * plan/ruleset.c. */
 struct nft_table;
+/* False: nothing of these options is nftables'. */
+bool plan_needs_nft(const struct plan_options *options);
 const struct nft_table *plan_ruleset(const struct plan_options *options);

@@ -137,9 +137,19 @@ static const struct nft_table proxy_tables[32] =
     TABLES_32(N_PORTMAP, N_CHAINS - N_PORTMAP, PROXY_SETS);
 static const struct nft_table whole_tables[32] = TABLES_32(0, N_CHAINS, PORTMAP_SETS | PROXY_SETS);
 
+static bool proxies_by_nft(const struct plan_options *options)
+{
+    return options->serviceproxy && options->proxy_mode == PROXY_NFT;
+}
+
+bool plan_needs_nft(const struct plan_options *options)
+{
+    return options->portmap || proxies_by_nft(options) || !options->serviceproxy;
+}
+
 const struct nft_table *plan_ruleset(const struct plan_options *options)
 {
-    if (!options->serviceproxy)
+    if (!proxies_by_nft(options))
         return &portmap_table;
     return &(options->portmap ? whole_tables : proxy_tables)[options->masquerade_bit % 32];
 }
