@@ -30,6 +30,14 @@ static void put_prefix(struct writer *w, const char *key, const struct ip *ip, u
     put(w, key, ip_prefix_format(&(struct ip_prefix){ *ip, len }, text));
 }
 
+static void put_mac(struct writer *w, const uint8_t mac[static 6])
+{
+    char text[18];
+    snprintf(text, sizeof(text), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3],
+             mac[4], mac[5]);
+    put(w, "mac", text);
+}
+
 static void begin_list(struct writer *w, const char *key)
 {
     writer_key(w, key);
@@ -52,18 +60,16 @@ static void links(struct writer *w, const struct desired *d)
     begin_list(w, "links");
     for (size_t i = 0; i < d->n_links; i++) {
         const struct desired_link *l = &d->links[i];
-        char mac[18];
-        snprintf(mac, sizeof(mac), "%02x:%02x:%02x:%02x:%02x:%02x", l->mac[0], l->mac[1], l->mac[2],
-                 l->mac[3], l->mac[4], l->mac[5]);
         writer_map(w);
         put(w, "name", l->name);
         put(w, "owner", l->owner);
         put_int(w, "vni", l->vni);
         put_int(w, "port", l->port);
         put_ip(w, "local", &l->local);
-        put_ip(w, "remote", &l->remote);
+        if (l->remote.family)
+            put_ip(w, "remote", &l->remote);
         put_int(w, "mtu", l->mtu);
-        put(w, "mac", mac);
+        put_mac(w, l->mac);
         writer_map_end(w);
     }
     writer_list_end(w);
@@ -77,6 +83,23 @@ static void addresses(struct writer *w, const struct desired *d)
         put(w, "interface", d->addrs[i].ifname);
         put_prefix(w, "address", &d->addrs[i].ip, d->addrs[i].prefix_len);
         put(w, "owner", d->addrs[i].owner);
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+}
+
+static void neighbours(struct writer *w, const struct desired *d)
+{
+    begin_list(w, "neighbours");
+    for (size_t i = 0; i < d->n_neighs; i++) {
+        const struct desired_neigh *n = &d->neighs[i];
+        writer_map(w);
+        put(w, "interface", n->ifname);
+        put_ip(w, "address", &n->ip);
+        put_mac(w, n->mac);
+        if (n->outer.family)
+            put_ip(w, "outer", &n->outer);
+        put(w, "owner", n->owner);
         writer_map_end(w);
     }
     writer_list_end(w);
@@ -114,8 +137,10 @@ static void rules(struct writer *w, const struct desired *d)
         writer_map(w);
         put_int(w, "family", r->family);
         put_int(w, "priority", r->priority);
-        if (r->fwmark)
+        if (r->mask)
             put_int(w, "fwmark", r->fwmark);
+        if (r->mask && r->mask != UINT32_MAX)
+            put_int(w, "fwmask", r->mask);
         if (r->has_src)
             put_prefix(w, "source", &r->src.ip, r->src.len);
         if (r->has_dst)
@@ -268,6 +293,13 @@ static void status_write(struct writer *w, const struct status_write *s)
         put(w, "ready", s->traffic.ready);
         conditions(w, &s->traffic.conditions);
         break;
+    case WRITE_NODE_ANNOTATIONS:
+        put(w, "addresses", s->addresses);
+        put(w, "overlay", s->overlay);
+        break;
+    case WRITE_SERVICE_STATUS:
+        put(w, "ingress", s->ingress);
+        break;
     }
     writer_map_end(w);
 }
@@ -295,6 +327,7 @@ void plan_print_json(const struct plan_options *options, const struct plan *plan
     ruleset(w, plan_ruleset(options), &plan->desired);
     links(w, &plan->desired);
     addresses(w, &plan->desired);
+    neighbours(w, &plan->desired);
     routes(w, &plan->desired);
     rules(w, &plan->desired);
     sysctls(w, &plan->desired);

@@ -28,12 +28,6 @@ void nft_classes_found(struct nft_classes *c, const struct nft_class *class, boo
     r->wrong = wrong;
 }
 
-/* Chains of this kind are led to by elements of their own. */
-static bool has_number(const struct nft_class *class)
-{
-    return class->kind != NFT_CLASS_REMEMBER;
-}
-
 void nft_classes_forget(struct nft_classes *c)
 {
     for (size_t i = 0; i < c->n; i++)
@@ -47,7 +41,7 @@ static bool take_number(struct nft_classes *c, const struct nft_elem *e)
     if (!nft_elem_class(e, &class) || e->klen != sizeof(uint32_t))
         return false;
     struct nft_class_ref *r = find(c, &class);
-    if (c->n != before || !r->exists || r->numbered || !has_number(&class))
+    if (c->n != before || !r->exists || r->numbered || !nft_class_is_numbered(&class))
         return false;
     memcpy(&r->number, e->b, sizeof(r->number));
     r->numbered = r->number;
@@ -77,7 +71,7 @@ void nft_classes_number(struct nft_classes *c)
         if (c->v[i].number > last)
             last = c->v[i].number;
     for (size_t i = 0; i < c->n; i++)
-        if (nft_class_is_due(&c->v[i]) && !c->v[i].number && has_number(&c->v[i].class))
+        if (nft_class_is_due(&c->v[i]) && !c->v[i].number && nft_class_is_numbered(&c->v[i].class))
             c->v[i].number = ++last;
     c->last = last;
 }
@@ -119,7 +113,8 @@ void nft_classes_count(struct nft_classes *c, const struct nft_ops *ops, int by)
 
 bool nft_class_is_due(const struct nft_class_ref *r)
 {
-    return r->refs && (!r->exists || r->wrong || (has_number(&r->class) && !r->numbered));
+    return r->refs &&
+           (!r->exists || r->wrong || (nft_class_is_numbered(&r->class) && !r->numbered));
 }
 
 bool nft_class_is_left(const struct nft_class_ref *r)

@@ -21,7 +21,7 @@ static const struct {
     [NFT_FIELD_IP6] = { 8, 2 },       [NFT_FIELD_PROTO] = { 12, 2 },
     [NFT_FIELD_PORT] = { 13, 2 },     [NFT_FIELD_MARK] = { 19, 1 },
     [NFT_FIELD_PRIORITY] = { 23, 1 }, [NFT_FIELD_VERDICT] = { NFT_DATA_VERDICT, 0 },
-    [NFT_FIELD_CLASS] = { 23, 1 },
+    [NFT_FIELD_CLASS] = { 23, 1 },    [NFT_FIELD_ETHER] = { 9, 2 },
 };
 #define TYPE_BITS 6 /* of each type in a concatenation */
 

@@ -233,6 +233,9 @@ static void load_key(struct nftnl_rule *r, enum nft_key key)
             load_meta(r, NFT_META_PRIORITY, reg);
             word += 1;
             break;
+        case NFT_EXPR_ETHER_SADDR:
+        case NFT_EXPR_CT_MARK_TOP:
+            abort();
         }
     }
 }
@@ -482,5 +485,10 @@ static void put_stmt(struct nftnl_rule *r, const struct nft_table *t, const stru
     case NFT_STMT_DROP:
         verdict(r, NF_DROP, NULL);
         break;
+    case NFT_STMT_DADDR_IS:
+    case NFT_STMT_SET_DADDR_DIALLED:
+    case NFT_STMT_CT_MARK_TOP:
+    case NFT_STMT_MARK_TOP:
+        abort();
     }
 }

@@ -35,7 +35,6 @@ struct rtnl_route {
 };
 struct rtnl_rule {
     struct desired_rule d;
-    uint32_t mask;
     const struct nlmsghdr *odd; /* as dumped, when it selects by more than the model knows */
 };
 

@@ -6,13 +6,6 @@
 
 #include "kernel/rtnl_kind.h"
 
-#define WHOLE_MARK UINT32_MAX
-
-static uint32_t mask_of(const struct desired_rule *w)
-{
-    return w->fwmark ? WHOLE_MARK : 0;
-}
-
 static int rule_cmp(const void *have, const void *want)
 {
     return desired_rule_cmp(have, want);
@@ -21,7 +14,7 @@ static int rule_cmp(const void *have, const void *want)
 static bool rule_plain(const void *have)
 {
     const struct rtnl_rule *h = have;
-    return !h->odd && h->mask == mask_of(&h->d);
+    return !h->odd;
 }
 
 static bool rule_equal(const void *have, const void *want)
@@ -35,8 +28,10 @@ static void rule_text(const void *want, struct buf *out)
     const struct desired_rule *w = want;
     char text[IP_PREFIX_TEXT_MAX];
     buf_printf(out, "rule %s%" PRIu32 ":", w->family == IP_V6 ? "inet6 " : "", w->priority);
-    if (w->fwmark)
+    if (w->mask)
         buf_printf(out, " fwmark 0x%" PRIx32, w->fwmark);
+    if (w->mask && w->mask != UINT32_MAX)
+        buf_printf(out, "/0x%" PRIx32, w->mask);
     if (w->has_src)
         buf_printf(out, " from %s", ip_prefix_format(&w->src, text));
     if (w->has_dst)
@@ -96,7 +91,7 @@ static int on_rule(const struct nlmsghdr *m, void *user)
     x.d.family = frh->family == AF_INET6 ? IP_V6 : IP_V4;
     x.d.priority = tb[FRA_PRIORITY] ? mnl_attr_get_u32(tb[FRA_PRIORITY]) : 0;
     x.d.fwmark = tb[FRA_FWMARK] ? mnl_attr_get_u32(tb[FRA_FWMARK]) : 0;
-    x.mask = tb[FRA_FWMASK] ? mnl_attr_get_u32(tb[FRA_FWMASK]) : 0;
+    x.d.mask = tb[FRA_FWMASK] ? mnl_attr_get_u32(tb[FRA_FWMASK]) : 0;
     x.d.table = tb[FRA_TABLE] ? mnl_attr_get_u32(tb[FRA_TABLE]) : frh->table;
     x.d.has_src = nl_get_ip(tb[FRA_SRC], &x.d.src.ip);
     x.d.src.len = frh->src_len;
@@ -120,7 +115,7 @@ static int rule_dump(struct rtnl *r, struct rtnl_known *into, struct err *err)
 }
 
 static struct nlmsghdr *rule_msg(struct rtnl *r, uint16_t type, uint16_t flags,
-                                 const struct desired_rule *w, uint32_t mask)
+                                 const struct desired_rule *w)
 {
     struct fib_rule_hdr frh = {
         .family = w->family == IP_V6 ? AF_INET6 : AF_INET,
@@ -133,9 +128,9 @@ static struct nlmsghdr *rule_msg(struct rtnl *r, uint16_t type, uint16_t flags,
     mnl_attr_put_u8(m, FRA_PROTOCOL, RTPROT_PORTOLAN);
     mnl_attr_put_u32(m, FRA_PRIORITY, w->priority);
     mnl_attr_put_u32(m, FRA_TABLE, w->table);
-    if (mask) {
+    if (w->mask) {
         mnl_attr_put_u32(m, FRA_FWMARK, w->fwmark);
-        mnl_attr_put_u32(m, FRA_FWMASK, mask);
+        mnl_attr_put_u32(m, FRA_FWMASK, w->mask);
     }
     if (w->has_src)
         nl_put_ip(m, FRA_SRC, &w->src.ip);
@@ -148,9 +143,9 @@ static int rule_add(struct rtnl *r, const void *want, void *ret_have, struct err
 {
     const struct desired_rule *w = want;
     /* Without NLM_F_EXCL: it would see a stranger's rule of the same content as ours. */
-    int e = rtnl_talk(r, rule_msg(r, RTM_NEWRULE, NLM_F_CREATE, w, mask_of(w)), err);
+    int e = rtnl_talk(r, rule_msg(r, RTM_NEWRULE, NLM_F_CREATE, w), err);
     if (!e)
-        *(struct rtnl_rule *)ret_have = (struct rtnl_rule){ .d = *w, .mask = mask_of(w) };
+        *(struct rtnl_rule *)ret_have = (struct rtnl_rule){ .d = *w };
     return e;
 }
 
@@ -163,7 +158,7 @@ static int rule_del(struct rtnl *r, const void *have, struct err *err)
         m = rtnl_msg(r, RTM_DELRULE, 0, mnl_nlmsg_get_payload(h->odd),
                      mnl_nlmsg_get_payload_len(h->odd));
     else
-        m = rule_msg(r, RTM_DELRULE, 0, &h->d, h->mask);
+        m = rule_msg(r, RTM_DELRULE, 0, &h->d);
     int e = rtnl_talk(r, m, err);
     return rtnl_gone(e) ? 0 : e;
 }

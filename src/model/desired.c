@@ -27,6 +27,12 @@ int desired_addr_cmp(const struct desired_addr *a, const struct desired_addr *b)
     return ip_cmp(&a->ip, &b->ip);
 }
 
+int desired_neigh_cmp(const struct desired_neigh *a, const struct desired_neigh *b)
+{
+    RETURN_IF(strcmp(a->ifname, b->ifname));
+    return ip_cmp(&a->ip, &b->ip);
+}
+
 int desired_route_cmp(const struct desired_route *a, const struct desired_route *b)
 {
     RETURN_IF(CMP(a->dst.ip.family, b->dst.ip.family));
@@ -41,6 +47,7 @@ int desired_rule_cmp(const struct desired_rule *a, const struct desired_rule *b)
     RETURN_IF(CMP(a->family, b->family));
     RETURN_IF(CMP(a->priority, b->priority));
     RETURN_IF(CMP(a->fwmark, b->fwmark));
+    RETURN_IF(CMP(a->mask, b->mask));
     RETURN_IF(CMP(a->has_src, b->has_src));
     if (a->has_src)
         RETURN_IF(prefix_cmp(&a->src, &b->src));

@@ -14,7 +14,7 @@ struct desired_link { /* VXLAN; key: name */
     const char *alias; /* IFLA_IFALIAS, "portolan: class public edge-a/worker-b" */
     uint32_t vni;
     uint16_t port;
-    struct ip local, remote; /* outer, IPv4 */
+    struct ip local, remote; /* outer, IPv4; remote IP_NONE: to whom desired_neigh says */
     uint32_t mtu;
     uint8_t mac[6]; /* derived from VNI and end: a rebuilt link keeps its neighbours' caches true */
 };
@@ -39,10 +39,19 @@ struct desired_rule { /* key: all of it */
     const char *owner;
     uint8_t family;
     uint32_t priority;
-    uint32_t fwmark; /* mask 0xffffffff; 0: any */
+    uint32_t fwmark, mask; /* mask 0: any mark */
     bool has_src, has_dst;
     struct ip_prefix src, dst;
     uint32_t table;
+};
+/* A neighbour on a link of ours that never ages. With `outer`, frames to `mac` go there, which is an
+ * entry in the link's forwarding database. */
+struct desired_neigh { /* key: ifname, ip */
+    const char *ifname;
+    const char *owner;
+    struct ip ip;
+    uint8_t mac[6];
+    struct ip outer; /* IPv4; IP_NONE: none */
 };
 struct desired_sysctl { /* key: path */
     const char *owner;
@@ -65,6 +74,8 @@ struct desired {
     size_t n_links;
     const struct desired_addr *addrs;
     size_t n_addrs;
+    const struct desired_neigh *neighs;
+    size_t n_neighs;
     const struct desired_route *routes;
     size_t n_routes;
     const struct desired_rule *rules;
@@ -81,6 +92,7 @@ struct desired {
 
 int desired_link_cmp(const struct desired_link *a, const struct desired_link *b);
 int desired_addr_cmp(const struct desired_addr *a, const struct desired_addr *b);
+int desired_neigh_cmp(const struct desired_neigh *a, const struct desired_neigh *b);
 int desired_route_cmp(const struct desired_route *a, const struct desired_route *b);
 int desired_rule_cmp(const struct desired_rule *a, const struct desired_rule *b);
 int desired_sysctl_cmp(const struct desired_sysctl *a, const struct desired_sysctl *b);

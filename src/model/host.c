@@ -23,7 +23,8 @@ static bool iface_equal(const struct host_iface *a, const struct host_iface *b)
 {
     if (strcmp(a->name, b->name) || a->mtu != b->mtu || a->up != b->up ||
         a->default4 != b->default4 || a->default6 != b->default6 || a->accept_ra != b->accept_ra ||
-        a->rp_filter != b->rp_filter || a->n_addresses != b->n_addresses)
+        a->rp_filter != b->rp_filter || memcmp(a->mac, b->mac, sizeof(a->mac)) != 0 ||
+        a->bridge != b->bridge || a->n_addresses != b->n_addresses)
         return false;
     for (uint32_t i = 0; i < a->n_addresses; i++) {
         const struct host_address *x = &a->addresses[i], *y = &b->addresses[i];
@@ -61,7 +62,8 @@ static bool policy_equal(const struct host *a, const struct host *b)
 bool host_equal(const struct host *a, const struct host *b)
 {
     if (a->n_ifaces != b->n_ifaces || a->forwarding4 != b->forwarding4 ||
-        a->forwarding6 != b->forwarding6 || a->ipv6 != b->ipv6 ||
+        a->forwarding6 != b->forwarding6 ||
+        a->bridge_nf_call_iptables != b->bridge_nf_call_iptables || a->ipv6 != b->ipv6 ||
         strcmp(a->forwarding4_error, b->forwarding4_error) ||
         strcmp(a->forwarding6_error, b->forwarding6_error) || !policy_equal(a, b))
         return false;

@@ -23,6 +23,8 @@ struct host_iface {
     struct host_address *addresses;
     uint32_t n_addresses;
     uint8_t accept_ra; /* net.ipv6.conf.IFACE.accept_ra */
+    uint8_t mac[6];    /* zero: it has none */
+    bool bridge;
     uint8_t rp_filter; /* net.ipv4.conf.IFACE.rp_filter, or that of all where it is larger */
 };
 
@@ -44,6 +46,7 @@ struct host {
     struct host_iface *ifaces; /* sorted by name; without our own links */
     uint32_t n_ifaces;
     bool forwarding4, forwarding6; /* net.ipv4.ip_forward, net.ipv6.conf.all.forwarding */
+    int bridge_nf_call_iptables;   /* net.bridge.bridge-nf-call-iptables; -1: it is not there */
     bool ipv6;                     /* the kernel has IPv6 at all */
     struct host_rule *rules;       /* by family, priority */
     uint32_t n_rules;

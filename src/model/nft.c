@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "model/names.h"
 
 /* clang-format off */
 #define FLOW4 { NFT_FIELD_IP4, NFT_FIELD_PROTO, NFT_FIELD_PORT }
@@ -86,6 +87,17 @@ const struct nft_set_def nft_set_defs[NFT_SET_COUNT] = {
                               { NFT_FIELD_VERDICT },
                               .size = FLOWS },
     [NFT_CLASSES] = { "classes", { NFT_FIELD_PRIORITY }, { NFT_FIELD_VERDICT }, .size = FLOWS },
+
+    [NFT_HELD4] = { "held4", FLOW4, .size = FLOWS },
+    [NFT_HELDMARK4] = { "heldmark4", FLOW4, { NFT_FIELD_MARK }, .size = FLOWS },
+    [NFT_HELDNEAR4] = { "heldnear4",
+                        { NFT_FIELD_IP4, NFT_FIELD_IP4 },
+                        .size = MANY,
+                        .interval = true },
+    [NFT_OVERLAYS] = { "overlays", { NFT_FIELD_IFNAME }, .size = FEW },
+    [NFT_HOLDERS] = { "holders", { NFT_FIELD_ETHER }, { NFT_FIELD_VERDICT }, .size = FEW },
+    [NFT_HOLDERMARKS] = { "holdermarks", { NFT_FIELD_MARK }, { NFT_FIELD_VERDICT }, .size = FEW },
+    [NFT_HOLDERCLAIMS] = { "holderclaims", { NFT_FIELD_MARK }, .size = FEW },
 };
 
 size_t nft_field_size(enum nft_field field)
@@ -103,6 +115,8 @@ size_t nft_field_size(enum nft_field field)
     case NFT_FIELD_PRIORITY:
     case NFT_FIELD_CLASS:
         return 4;
+    case NFT_FIELD_ETHER:
+        return 8;
     case NFT_FIELD_VERDICT:
         return sizeof(struct nft_class);
     }
@@ -400,7 +414,7 @@ static void put_class(struct nft_group_builder *b, const struct nft_class *c)
     x.ranged = c->ranged && c->kind != NFT_CLASS_DROP;
     x.masquerade = picks ? c->masquerade : NFT_MASQUERADE_NEVER;
     x.offset = picks && c->offset;
-    x.n = picks ? c->n : 0;
+    x.n = picks || c->kind == NFT_CLASS_HOLDER || c->kind == NFT_CLASS_REPLY ? c->n : 0;
     x.n_all = picks ? c->n_all : 0;
     x.timeout = picks || c->kind == NFT_CLASS_REMEMBER ? c->timeout : 0;
     put(b, &x, sizeof(x));
@@ -461,11 +475,12 @@ void nft_put_address(struct nft_group_builder *b, enum nft_set set, const struct
     elem_of(at)->klen = length_since(at, 0);
 }
 
-void nft_put_pair(struct nft_group_builder *b, enum nft_set set, const struct ip *ip)
+void nft_put_pair(struct nft_group_builder *b, enum nft_set set, const struct ip *client,
+                  const struct ip *ep)
 {
-    struct elem_at at = begin(b, twin(set, ip));
-    put_ip(b, ip);
-    put_ip(b, ip);
+    struct elem_at at = begin(b, twin(set, ep));
+    put_ip(b, client);
+    put_ip(b, ep);
     elem_of(at)->klen = length_since(at, 0);
 }
 
@@ -496,4 +511,45 @@ void nft_put_source_range(struct nft_group_builder *b, const struct ip *daddr, e
     elem_of(at)->klen = elem_of(at)->elen = length_since(at, 0);
     put_flow(b, daddr, proto, port);
     put_ip(b, &last);
+}
+
+/* ---- held addresses ---- */
+
+void nft_put_held_mark(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
+                       uint16_t port, uint32_t mark)
+{
+    struct elem_at at = begin_flow(b, NFT_HELDMARK4, daddr, proto, port, port);
+    put(b, &mark, sizeof(mark));
+    end_data(at);
+}
+
+void nft_put_near(struct nft_group_builder *b, const struct ip_prefix *clients, const struct ip *ep)
+{
+    struct ip first = ip_prefix_masked(clients).ip, last = last_of(clients);
+    struct elem_at at = begin(b, NFT_HELDNEAR4);
+    put_ip(b, &first);
+    put_ip(b, ep);
+    elem_of(at)->klen = elem_of(at)->elen = length_since(at, 0);
+    put_ip(b, &last);
+    put_ip(b, ep);
+}
+
+void nft_put_holder(struct nft_group_builder *b, const uint8_t mac[static 6], uint8_t mark)
+{
+    uint32_t top = HOLDER_MARK(mark);
+    uint8_t ether[8] = { 0 };
+    memcpy(ether, mac, 6);
+    struct elem_at at = begin(b, NFT_HOLDERS);
+    put(b, ether, sizeof(ether));
+    elem_of(at)->klen = sizeof(ether);
+    put_class(b, &(struct nft_class){ .kind = NFT_CLASS_HOLDER, .n = mark });
+    end_data(at);
+    at = begin(b, NFT_HOLDERMARKS);
+    put(b, &top, sizeof(top));
+    elem_of(at)->klen = sizeof(top);
+    put_class(b, &(struct nft_class){ .kind = NFT_CLASS_REPLY, .n = mark });
+    end_data(at);
+    at = begin(b, NFT_HOLDERCLAIMS);
+    put(b, &top, sizeof(top));
+    elem_of(at)->klen = sizeof(top);
 }

@@ -56,7 +56,7 @@ enum nft_set {
     NFT_PODRANGE6,
     NFT_SOURCERANGE4, /* service . ip saddr, interval: who may dial it, where not everybody may */
     NFT_SOURCERANGE6,
-    NFT_HAIRPIN4, /* ip . ip, twice the same: endpoints here, which may be their own client */
+    NFT_HAIRPIN4, /* client's ip . endpoint's ip: an endpoint that is its own client, or its node */
     NFT_HAIRPIN6,
     NFT_AFFINITYID4, /* service : meta priority, the id of a service port whose clients stay */
     NFT_AFFINITYID6,
@@ -68,6 +68,15 @@ enum nft_set {
     NFT_AFFINITY6,
     NFT_AFFINITYTIMEOUT, /* meta priority : goto the chain that remembers for so long */
     NFT_CLASSES, /* meta priority : goto the chain of the class. kernel/ keeps it: in no group */
+
+    /* Held addresses, which are services as well: IPv4 alone. */
+    NFT_HELD4,        /* flow: steered; its clients keep their address */
+    NFT_HELDMARK4,    /* flow : mark of its packets, where an endpoint is behind the overlay */
+    NFT_HELDNEAR4,    /* ip, interval . endpoint's ip: who is answered past this node */
+    NFT_OVERLAYS,     /* ifname: where holders' forwards arrive */
+    NFT_HOLDERS,      /* ether saddr : goto the chain that marks the connection */
+    NFT_HOLDERMARKS,  /* connmark & 0xff000000 : goto the chain that marks replies to the holder */
+    NFT_HOLDERCLAIMS, /* connmark & 0xff000000: keeps its client's address */
     NFT_SET_COUNT
 };
 
@@ -81,6 +90,7 @@ enum nft_field {
     NFT_FIELD_PORT,   /* 2 bytes big endian, padded to 4 */
     NFT_FIELD_MARK,   /* 4 bytes host order */
     NFT_FIELD_PRIORITY, /* 4 bytes host order: meta priority, for us a register that `type` can name */
+    NFT_FIELD_ETHER,    /* 6 bytes, padded to 8 */
     NFT_FIELD_VERDICT, /* goto a class chain: a struct nft_class */
     /* A struct nft_class; in the kernel the 4 bytes, host order, by which NFT_CLASSES has its chain.
      * Not a verdict: for each new one the kernel looks at all verdicts of the map, once for every
@@ -115,6 +125,8 @@ enum nft_class_kind {
     NFT_CLASS_REJECT,   /* TCP: reset; others: port unreachable */
     NFT_CLASS_DROP,     /* silence */
     NFT_CLASS_REMEMBER, /* of NFT_AFFINITYTIMEOUT: keeps the client at its endpoint; both families */
+    NFT_CLASS_HOLDER,   /* of NFT_HOLDERS: marks the connection, n in the top byte */
+    NFT_CLASS_REPLY,    /* of NFT_HOLDERMARKS: marks the packet likewise */
 };
 enum nft_masquerade {
     NFT_MASQUERADE_NEVER,
@@ -127,12 +139,12 @@ enum nft_masquerade {
  * 0..n-1 of NFT_ENDPOINT4, and NFT_INDEX_ALL.. those for who is sent to all endpoints of a
  * service whose external policy is Local. */
 struct nft_class {
-    uint8_t family;     /* IP_V4, IP_V6; 0 in REMEMBER */
+    uint8_t family;     /* IP_V4, IP_V6; 0 from REMEMBER on */
     uint8_t kind;       /* enum nft_class_kind */
     uint8_t masquerade; /* enum nft_masquerade; PICK */
     bool ranged;        /* drops clients outside NFT_SOURCERANGE4; PICK and REJECT */
     bool offset;        /* PICK among n from NFT_INDEX_ALL on, affinity by NFT_AFFINITYALL4 */
-    uint16_t n;         /* PICK: endpoints; 0: drops */
+    uint16_t n;         /* PICK: endpoints; 0: drops. HOLDER, REPLY: 1 to HOLDER_MARK_MAX */
     uint16_t n_all;     /* PICK: above 0, pods and this node are sent to all of so many */
     uint32_t timeout;   /* seconds of affinity; 0: none. REMEMBER: not 0 */
 };
@@ -142,6 +154,8 @@ struct nft_class {
 const char *nft_class_name(const struct nft_class *c, char out[static NFT_CLASS_NAME_MAX]);
 /* The inverse; false for any other text. */
 bool nft_class_parse(const char *name, struct nft_class *ret);
+/* NFT_CLASSES has its chain; otherwise elements lead to the chain themselves. */
+bool nft_class_is_numbered(const struct nft_class *c);
 /* The classes whose chains the chain of the class goes to: 0 or 2 of them. */
 size_t nft_class_next(const struct nft_class *c, struct nft_class ret[static 2]);
 
@@ -170,7 +184,7 @@ const struct nft_elem *nft_group_next(const struct nft_group *g, const struct nf
 int nft_elem_cmp_key(const struct nft_elem *a, const struct nft_elem *b);
 bool nft_elem_equal(const struct nft_elem *a, const struct nft_elem *b);
 size_t nft_elem_size(const struct nft_elem *e);
-/* Of an element of NFT_SERVICE4, NFT_AFFINITYTIMEOUT or NFT_CLASSES; false when it leads to no class, which
+/* Of an element whose data is a class or a verdict; false when it leads to no class, which
  * only an element of others does. */
 bool nft_elem_class(const struct nft_elem *e, struct nft_class *ret);
 
@@ -207,12 +221,21 @@ void nft_put_affinity_endpoint(struct nft_group_builder *b, enum nft_set set,
                                const struct ip *ep, uint16_t ep_port);
 /* set: NFT_CLUSTERIP4 */
 void nft_put_address(struct nft_group_builder *b, enum nft_set set, const struct ip *ip);
-/* set: NFT_HAIRPIN4; {ip, ip} */
-void nft_put_pair(struct nft_group_builder *b, enum nft_set set, const struct ip *ip);
+/* set: NFT_HAIRPIN4 */
+void nft_put_pair(struct nft_group_builder *b, enum nft_set set, const struct ip *client,
+                  const struct ip *ep);
 /* set: NFT_PODRANGE4, NFT_SERVICERANGE4 */
 void nft_put_prefix(struct nft_group_builder *b, enum nft_set set, const struct ip_prefix *prefix);
 void nft_put_source_range(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
                           uint16_t port, const struct ip_prefix *prefix);
+
+/* The sets of held addresses. */
+void nft_put_held_mark(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
+                       uint16_t port, uint32_t mark);
+void nft_put_near(struct nft_group_builder *b, const struct ip_prefix *clients,
+                  const struct ip *ep);
+/* 1 to HOLDER_MARK_MAX: elements of all three sets of holders. */
+void nft_put_holder(struct nft_group_builder *b, const uint8_t mac[static 6], uint8_t mark);
 
 struct nft_group *nft_group_ref(struct nft_group *g);
 void nft_group_unref(struct nft_group *g); /* accepts NULL */

@@ -3,13 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/names.h"
 #include "model/nft.h"
 
 static const char *const kind_word[] = {
-    [NFT_CLASS_PICK] = "pick",
-    [NFT_CLASS_REJECT] = "reject",
-    [NFT_CLASS_DROP] = "drop",
-    [NFT_CLASS_REMEMBER] = "remember",
+    [NFT_CLASS_PICK] = "pick",         [NFT_CLASS_REJECT] = "reject", [NFT_CLASS_DROP] = "drop",
+    [NFT_CLASS_REMEMBER] = "remember", [NFT_CLASS_HOLDER] = "holder", [NFT_CLASS_REPLY] = "reply",
 };
 static const char *const masquerade_word[] = {
     [NFT_MASQUERADE_NEVER] = "",
@@ -24,7 +23,7 @@ const char *nft_class_name(const struct nft_class *c, char out[static NFT_CLASS_
     PUT("%s", kind_word[c->kind]);
     if (c->family)
         PUT("%u", c->family);
-    if (c->kind == NFT_CLASS_PICK)
+    if (c->n || c->kind == NFT_CLASS_PICK)
         PUT("-%u", c->n);
     PUT("%s%s%s", c->offset ? "-offset" : "", c->ranged ? "-ranged" : "",
         masquerade_word[c->masquerade]);
@@ -60,7 +59,7 @@ bool nft_class_parse(const char *name, struct nft_class *ret)
     struct nft_class c;
     memset(&c, 0, sizeof(c)); /* compared as bytes */
     const char *s = name;
-    int kind = NFT_CLASS_REMEMBER;
+    int kind = NFT_CLASS_REPLY;
     while (kind >= 0 && !take(&s, kind_word[kind]))
         kind--;
     if (kind < 0)
@@ -69,6 +68,9 @@ bool nft_class_parse(const char *name, struct nft_class *ret)
     if (kind == NFT_CLASS_REMEMBER) {
         take(&s, "-");
         c.timeout = (uint32_t)take_number(&s);
+    } else if (kind > NFT_CLASS_REMEMBER) {
+        take(&s, "-");
+        c.n = (uint16_t)take_number(&s);
     } else {
         c.family = take(&s, "4") ? IP_V4 : take(&s, "6") ? IP_V6 : IP_NONE;
         if (kind == NFT_CLASS_PICK && take(&s, "-"))
@@ -83,14 +85,20 @@ bool nft_class_parse(const char *name, struct nft_class *ret)
     }
     char canonical[NFT_CLASS_NAME_MAX];
     bool picks = kind == NFT_CLASS_PICK;
-    bool sane = kind == NFT_CLASS_REMEMBER
-                    ? c.timeout
+    bool sane = kind == NFT_CLASS_REMEMBER ? c.timeout
+                : kind > NFT_CLASS_REMEMBER
+                    ? c.n && c.n <= HOLDER_MARK_MAX
                     : c.family && (picks || !(c.offset || c.masquerade || c.n_all || c.timeout)) &&
                           !(c.ranged && kind == NFT_CLASS_DROP) && !(c.offset && (c.n_all || !c.n));
     if (!sane || strcmp(nft_class_name(&c, canonical), name))
         return false;
     *ret = c;
     return true;
+}
+
+bool nft_class_is_numbered(const struct nft_class *c)
+{
+    return c->kind < NFT_CLASS_REMEMBER;
 }
 
 size_t nft_class_next(const struct nft_class *c, struct nft_class ret[static 2])

@@ -41,6 +41,9 @@ const enum nft_expr nft_keys[NFT_KEY_COUNT][NFT_FIELDS_MAX] = {
     [NFT_FLOW_PRIORITY6] = { FLOW6, NFT_EXPR_PRIORITY },
     [NFT_FLOW_DADDR4] = { FLOW4, NFT_EXPR_DADDR4 },
     [NFT_FLOW_DADDR6] = { FLOW6, NFT_EXPR_DADDR6 },
+    [NFT_IIFNAME] = { NFT_EXPR_IIFNAME },
+    [NFT_ETHER_SADDR] = { NFT_EXPR_ETHER_SADDR },
+    [NFT_CT_MARK_TOP] = { NFT_EXPR_CT_MARK_TOP },
 };
 
 bool nft_table_has(const struct nft_table *t, int set)
@@ -65,6 +68,8 @@ uint8_t nft_stmt_header(const struct nft_stmt *s)
     switch (s->kind) {
     case NFT_STMT_SET_DADDR:
     case NFT_STMT_SNAT_SADDR:
+    case NFT_STMT_DADDR_IS:
+    case NFT_STMT_SET_DADDR_DIALLED:
         return s->family;
     case NFT_STMT_IN:
     case NFT_STMT_NOT_IN:
@@ -98,6 +103,8 @@ uint8_t nft_stmt_header(const struct nft_stmt *s)
     case NFT_STMT_MARK_FLIP:
     case NFT_STMT_MASQUERADE:
     case NFT_STMT_DROP:
+    case NFT_STMT_CT_MARK_TOP:
+    case NFT_STMT_MARK_TOP:
         break;
     }
     return 0;
@@ -175,6 +182,12 @@ void nft_class_chain(const struct nft_class *c, struct nft_class_chain *ret)
     case NFT_CLASS_REMEMBER:
         ADD(ret, COUNTER, UPDATE(IP_V4, NFT_SADDR_PRIORITY4, NFT_AFFINITY4, c->timeout));
         ADD(ret, COUNTER, UPDATE(IP_V6, NFT_SADDR_PRIORITY6, NFT_AFFINITY6, c->timeout));
+        break;
+    case NFT_CLASS_HOLDER:
+        ADD(ret, COUNTER, CT_MARK_TOP(c->n));
+        break;
+    case NFT_CLASS_REPLY:
+        ADD(ret, COUNTER, MARK_TOP(c->n));
         break;
     }
 }

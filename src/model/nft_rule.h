@@ -23,6 +23,8 @@ enum nft_expr {
     NFT_EXPR_DADDR4,       /* ip daddr */
     NFT_EXPR_DADDR6,       /* ip6 daddr */
     NFT_EXPR_PRIORITY,     /* meta priority */
+    NFT_EXPR_ETHER_SADDR,  /* ether saddr */
+    NFT_EXPR_CT_MARK_TOP,  /* ct mark & 0xff000000 */
 };
 
 /* What is looked up: one expression for each field of the set. */
@@ -55,6 +57,9 @@ enum nft_key {
     NFT_FLOW_PRIORITY6,
     NFT_FLOW_DADDR4, /* NFT_FLOW4 . ip daddr */
     NFT_FLOW_DADDR6,
+    NFT_IIFNAME,
+    NFT_ETHER_SADDR,
+    NFT_CT_MARK_TOP,
     NFT_KEY_COUNT
 };
 extern const enum nft_expr nft_keys[NFT_KEY_COUNT][NFT_FIELDS_MAX];
@@ -93,16 +98,20 @@ enum nft_stmt_kind {
     NFT_STMT_MARK_FLIP,      /* meta mark set meta mark ^ BIT */
     NFT_STMT_MASQUERADE,     /* masquerade fully-random */
     NFT_STMT_DROP,           /* drop */
+    NFT_STMT_DADDR_IS,       /* ip daddr ADDRESS */
+    NFT_STMT_SET_DADDR_DIALLED, /* ip daddr set ct original ip daddr */
+    NFT_STMT_CT_MARK_TOP,       /* ct mark set ct mark & 0x00ffffff ^ N << 24 */
+    NFT_STMT_MARK_TOP,          /* meta mark set meta mark & 0x00ffffff ^ N << 24 */
 };
 
 struct nft_stmt {
     enum nft_stmt_kind kind;
-    uint8_t family; /* IP_V4 or IP_V6: SET_DADDR, DNAT, SNAT_SADDR, DADDR, UPDATE, DELETE */
+    uint8_t family; /* IP_V4 or IP_V6: those that name an address */
     uint8_t proto;  /* L4PROTO: enum l4proto */
     enum nft_set set;
     enum nft_key key;
-    const char *text; /* JUMP, GOTO: the chain; SET_DADDR: the address */
-    uint32_t n;       /* RANDOM: N; UPDATE: seconds */
+    const char *text; /* JUMP, GOTO: the chain; SET_DADDR, DADDR_IS: the address */
+    uint32_t n;       /* RANDOM, CT_MARK_TOP, MARK_TOP: N; UPDATE: seconds */
     uint32_t offset;  /* RANDOM */
 };
 /* IP_V4 or IP_V6 when the statement reads or writes such a header, else 0. */

@@ -19,6 +19,8 @@ static const char *const expr_text[] = {
     [NFT_EXPR_DADDR4] = "ip daddr",
     [NFT_EXPR_DADDR6] = "ip6 daddr",
     [NFT_EXPR_PRIORITY] = "meta priority",
+    [NFT_EXPR_ETHER_SADDR] = "ether saddr",
+    [NFT_EXPR_CT_MARK_TOP] = "ct mark & 0xff000000",
 };
 
 /* Not `typeof`: nft 1.0.6 cannot add a rule to a table whose map was declared with `typeof`
@@ -28,7 +30,7 @@ static const char *const field_type[] = {
     [NFT_FIELD_IP6] = "ipv6_addr",     [NFT_FIELD_PROTO] = "inet_proto",
     [NFT_FIELD_PORT] = "inet_service", [NFT_FIELD_MARK] = "mark",
     [NFT_FIELD_PRIORITY] = "classid",  [NFT_FIELD_VERDICT] = "verdict",
-    [NFT_FIELD_CLASS] = "classid",
+    [NFT_FIELD_CLASS] = "classid",     [NFT_FIELD_ETHER] = "ether_addr",
 };
 
 static void put_fields(struct buf *b, const enum nft_field *fields, size_t max, const uint8_t *p,
@@ -73,7 +75,7 @@ static int by_class(const void *x, const void *y)
     return memcmp(x, y, sizeof(struct nft_class));
 }
 
-struct class_list { /* those that the elements need, sorted; REMEMBER first, which have no number */
+struct class_list { /* those that the elements need, sorted; those without a number first */
     VEC(struct nft_class) v;
     size_t unnumbered;
 };
@@ -95,7 +97,7 @@ static void list_classes(struct class_list *ret, const struct nft_elem *const *e
         if (!unique || by_class(&ret->v.v[unique - 1], &ret->v.v[i]))
             ret->v.v[unique++] = ret->v.v[i];
     ret->v.n = unique;
-    while (ret->unnumbered < unique && ret->v.v[ret->unnumbered].kind == NFT_CLASS_REMEMBER)
+    while (ret->unnumbered < unique && !nft_class_is_numbered(&ret->v.v[ret->unnumbered]))
         ret->unnumbered++;
 }
 
@@ -206,6 +208,9 @@ static void put_field(struct buf *b, enum nft_field field, const uint8_t *p)
     case NFT_FIELD_PRIORITY:
         memcpy(&number, p, sizeof(number));
         buf_printf(b, "%" PRIu32, number);
+        break;
+    case NFT_FIELD_ETHER:
+        buf_printf(b, "%02x:%02x:%02x:%02x:%02x:%02x", p[0], p[1], p[2], p[3], p[4], p[5]);
         break;
     case NFT_FIELD_VERDICT:
     case NFT_FIELD_CLASS:
@@ -405,6 +410,18 @@ static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_
         break;
     case NFT_STMT_DROP:
         buf_puts(b, "drop");
+        break;
+    case NFT_STMT_DADDR_IS:
+        buf_printf(b, "%s daddr %s", ip, s->text);
+        break;
+    case NFT_STMT_SET_DADDR_DIALLED:
+        buf_printf(b, "%s daddr set ct original %s daddr", ip, ip);
+        break;
+    case NFT_STMT_CT_MARK_TOP:
+        buf_printf(b, "ct mark set ct mark & 0x00ffffff ^ 0x%08" PRIx32, s->n << 24);
+        break;
+    case NFT_STMT_MARK_TOP:
+        buf_printf(b, "meta mark set meta mark & 0x00ffffff ^ 0x%08" PRIx32, s->n << 24);
         break;
     }
 }

@@ -94,16 +94,16 @@ static bool label_eq(const struct label *a, const struct label *b)
 }
 DEFINE_ARRAY_EQ(label_eq, struct label)
 
-/* Kinds whose status a node writes; of the others a new resourceVersion alone (a kubelet's
+/* Those whose status a node writes; of the others a new resourceVersion alone (a kubelet's
  * heartbeat, say) is no change. */
-static bool is_written(enum object_kind kind)
+static bool is_written(const struct meta *m)
 {
-    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS || kind == KIND_TRAFFICCLASS;
+    return m->kind == KIND_PORTMAP || m->kind == KIND_PORTMAPCLASS || m->kind == KIND_TRAFFICCLASS;
 }
 
 static bool meta_eq(const struct meta *a, const struct meta *b)
 {
-    if (is_written(a->kind) && !str_eq(a->resource_version, b->resource_version))
+    if (is_written(a) && !str_eq(a->resource_version, b->resource_version))
         return false;
     return a->kind == b->kind && str_eq(a->ns, b->ns) && str_eq(a->name, b->name) &&
            str_eq(a->uid, b->uid) && a->generation == b->generation && a->creation == b->creation &&
@@ -143,6 +143,10 @@ static bool service_eq(const struct service *a, const struct service *b)
            ARRAY_EQ(a, b, ingress, n_ingress, ingress_eq) && a->type == b->type &&
            a->internal_policy == b->internal_policy && a->external_policy == b->external_policy &&
            a->affinity == b->affinity && a->health_check_port == b->health_check_port &&
+           str_eq(a->load_balancer_class, b->load_balancer_class) &&
+           str_eq(a->load_balancer_ip, b->load_balancer_ip) &&
+           (!service_is_held(a) ||
+            str_eq(a->o.meta.resource_version, b->o.meta.resource_version)) &&
            a->other_proxy == b->other_proxy && a->headless == b->headless;
 }
 
@@ -315,6 +319,11 @@ const char *l4proto_name(enum l4proto p)
         return "SCTP";
     }
     return "unknown";
+}
+
+bool service_is_held(const struct service *s)
+{
+    return s->type == SERVICE_LOADBALANCER && str_eq(s->load_balancer_class, NODE_ADDRESS_CLASS);
 }
 
 const struct condition *condition_find(const struct condition_list *l, const char *type)

@@ -51,7 +51,8 @@ struct label_list {
     uint32_t n;
 };
 
-/* EndpointSlice, ServiceCIDR: only kind, ns and name; Service: and creation; nobody reads the rest */
+/* EndpointSlice, ServiceCIDR: only kind, ns and name; Service: and creation, and where the class is
+ * NODE_ADDRESS_CLASS resource_version; nobody reads the rest */
 struct meta {
     enum object_kind kind;
     const char *ns; /* "" for cluster-scoped kinds */
@@ -81,6 +82,9 @@ struct node {
     int64_t deletion;   /* deletionTimestamp */
     bool to_be_deleted; /* taint ToBeDeletedByClusterAutoscaler */
 };
+/* Annotations by which nodes tell each other who holds which address, and where its holder is. */
+#define ANNOTATION_ADDRESSES "reweave.levk.dev/addresses" /* "192.0.2.1,203.0.113.9" */
+#define ANNOTATION_OVERLAY   "reweave.levk.dev/weave"     /* "10.32.0.1,9e:1c:3f:00:a2:07" */
 /* Where endpoints' hints for zones are compared with. */
 #define LABEL_ZONE "topology.kubernetes.io/zone"
 
@@ -127,11 +131,15 @@ struct service { /* addresses and ranges as written */
     enum traffic_policy internal_policy, external_policy;
     enum session_affinity affinity;
     const char *cluster_ip;
-    uint16_t health_check_port; /* healthCheckNodePort, 0: none */
+    uint16_t health_check_port;                         /* healthCheckNodePort, 0: none */
+    const char *load_balancer_class, *load_balancer_ip; /* as written; "": none */
     bool other_proxy; /* label service.kubernetes.io/service-proxy-name, whatever it says */
     bool headless;    /* label service.kubernetes.io/headless, likewise */
 };
-#define AFFINITY_TIMEOUT 10800
+#define AFFINITY_TIMEOUT   10800
+#define NODE_ADDRESS_CLASS "reweave.levk.dev/node-address"
+/* Its load balancer is the node that holds its address. */
+bool service_is_held(const struct service *s);
 
 /* ---- discovery.k8s.io/v1 EndpointSlice ---- */
 struct endpoint_port {

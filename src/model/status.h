@@ -5,14 +5,18 @@
 #include "model/trafficclass.h"
 
 enum status_write_kind {
-    WRITE_PORTMAP_STATUS,  /* whole PortMap status; compared with resource_version */
-    WRITE_CLASS_ROW,       /* this node's row of status.nodes; merged, no version needed */
-    WRITE_CLASS_LINKS,     /* status.links whole; compared with resource_version */
-    WRITE_CLASS_CONDITION, /* conditions, observedGeneration, and removal of the rows in
+    WRITE_PORTMAP_STATUS,   /* whole PortMap status; compared with resource_version */
+    WRITE_CLASS_ROW,        /* this node's row of status.nodes; merged, no version needed */
+    WRITE_CLASS_LINKS,      /* status.links whole; compared with resource_version */
+    WRITE_CLASS_CONDITION,  /* conditions, observedGeneration, and removal of the rows in
                               drop_rows; compared with resource_version */
-    WRITE_TRAFFIC_ROW,     /* this node's row of a TrafficClass; merged, no version needed */
-    WRITE_TRAFFIC_STATUS,  /* all else of its status, and of its rows only those given; compared
+    WRITE_TRAFFIC_ROW,      /* this node's row of a TrafficClass; merged, no version needed */
+    WRITE_TRAFFIC_STATUS,   /* all else of its status, and of its rows only those given; compared
                               with resource_version */
+    WRITE_NODE_ANNOTATIONS, /* ANNOTATION_ADDRESSES and ANNOTATION_OVERLAY of this node's Node;
+                               merged, no version needed */
+    WRITE_SERVICE_STATUS,   /* status.loadBalancer.ingress whole; compared with
+                               resource_version */
 };
 /* The kind of the object that is written to. */
 enum object_kind status_write_target(enum status_write_kind kind);
@@ -30,8 +34,10 @@ struct status_write {
     struct condition_list conditions; /* WRITE_CLASS_CONDITION */
     int64_t observed_generation;
     struct string_list drop_rows;
-    struct traffic_row traffic_row; /* WRITE_TRAFFIC_ROW */
-    struct traffic_status traffic;  /* WRITE_TRAFFIC_STATUS */
+    struct traffic_row traffic_row;  /* WRITE_TRAFFIC_ROW */
+    struct traffic_status traffic;   /* WRITE_TRAFFIC_STATUS */
+    const char *addresses, *overlay; /* WRITE_NODE_ANNOTATIONS: the values; "": to be removed */
+    const char *ingress; /* WRITE_SERVICE_STATUS: its only address, mode Proxy; "": none */
 };
 
 struct status_writes {
@@ -48,6 +54,7 @@ struct problem {
     const char *value;   /* as given */
     const char *reason;  /* CamelCase, as in conditions */
     const char *message; /* what is wrong and what would be right */
+    bool event; /* people hear of it by an Event, and this node's agent is the one to write it */
 };
 struct problems {
     const struct problem *v; /* sorted */

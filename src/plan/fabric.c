@@ -64,7 +64,12 @@ static void put_rule(struct builder *b, const char *owner, uint8_t family, uint3
                      uint32_t mark, uint32_t table, const struct ip *dst)
 {
     struct desired_rule r = {
-        .owner = owner, .family = family, .priority = priority, .fwmark = mark, .table = table
+        .owner = owner,
+        .family = family,
+        .priority = priority,
+        .fwmark = mark,
+        .mask = UINT32_MAX,
+        .table = table,
     };
     if (dst) {
         r.has_dst = true;

@@ -50,7 +50,7 @@ static void build(struct planner *p, size_t shard)
     snprintf(owner, sizeof(owner), "proxy/hairpin/%02zu", shard);
     struct nft_group_builder *b = nft_group_begin(owner);
     for (size_t i = 0; i < s->v.n; i++)
-        nft_put_pair(b, NFT_HAIRPIN4, &s->v.v[i].ip);
+        nft_put_pair(b, NFT_HAIRPIN4, &s->v.v[i].ip, &s->v.v[i].ip);
     if (s->group)
         vec_push(&p->old_groups, s->group);
     s->group = nft_group_end(b);

@@ -36,7 +36,7 @@ struct ipvs_options {
 
 /* What the node was started with. */
 struct plan_options {
-    bool portmap, serviceproxy, trafficclass; /* which features plan for it */
+    bool portmap, serviceproxy, trafficclass, loadbalancer; /* which features plan for it */
     /* Service proxy. Who is a pod, for the masquerade of cluster IPs: these ranges, or with
      * node_cidr those of this Node's spec.podCIDRs. Neither: nobody is asked. */
     const struct ip_prefix *cluster_cidrs;
@@ -47,11 +47,19 @@ struct plan_options {
     const struct ip_prefix *nodeport_addresses;
     size_t n_nodeport_addresses;
     bool masquerade_all;    /* every connection to a cluster IP */
-    uint8_t masquerade_bit; /* of the packet's mark, 0 to 31: this connection is masqueraded */
+    uint8_t masquerade_bit; /* of the packet's mark, 0 to 31 and with the load balancer to 23: this
+                               connection is masqueraded */
     enum proxy_mode proxy_mode;
     struct ipvs_options ipvs; /* of PROXY_IPVS */
+    /* Load balancer. An L2 overlay's bridge, or "vxlan" for one of our own; NULL: none given. */
+    const char *overlay;
+    struct ip_prefix overlay_subnet;    /* IPv4, /30 or larger; of "vxlan" */
+    const char *const *address_exclude; /* fnmatch() patterns of interfaces not published */
+    size_t n_address_exclude;
 };
 #define MASQUERADE_BIT 14 /* what kube-proxy takes unless told otherwise */
+#define OVERLAY_VXLAN  "vxlan"
+#define OVERLAY_SUBNET "169.254.96.0/19"
 /* What a program without options of its own plans with: PortMaps alone. */
 extern const struct plan_options plan_options_default;
 

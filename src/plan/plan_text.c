@@ -32,13 +32,28 @@ static void put_links(const struct desired *d, struct buf *out)
     for (size_t i = 0; i < d->n_links; i++) {
         const struct desired_link *l = &d->links[i];
         buf_printf(out, "link %s vni %u port %u local %s remote %s mtu %u", l->name, l->vni,
-                   l->port, ip_format(&l->local, text), ip_format(&l->remote, remote), l->mtu);
+                   l->port, ip_format(&l->local, text),
+                   l->remote.family ? ip_format(&l->remote, remote) : "none", l->mtu);
         buf_printf(out, " mac %02x:%02x:%02x:%02x:%02x:%02x alias \"%s\"\n", l->mac[0], l->mac[1],
                    l->mac[2], l->mac[3], l->mac[4], l->mac[5], l->alias);
     }
     for (size_t i = 0; i < d->n_addrs; i++)
         buf_printf(out, "address %s %s/%u\n", d->addrs[i].ifname, ip_format(&d->addrs[i].ip, text),
                    d->addrs[i].prefix_len);
+}
+
+static void put_neighs(const struct desired *d, struct buf *out)
+{
+    char text[IP_TEXT_MAX];
+    for (size_t i = 0; i < d->n_neighs; i++) {
+        const struct desired_neigh *n = &d->neighs[i];
+        buf_printf(out, "neighbour %s %s mac %02x:%02x:%02x:%02x:%02x:%02x", n->ifname,
+                   ip_format(&n->ip, text), n->mac[0], n->mac[1], n->mac[2], n->mac[3], n->mac[4],
+                   n->mac[5]);
+        if (n->outer.family)
+            buf_printf(out, " at %s", ip_format(&n->outer, text));
+        buf_puts(out, "\n");
+    }
 }
 
 static void put_routes(const struct desired *d, struct buf *out)
@@ -67,8 +82,10 @@ static void put_rules(const struct desired *d, struct buf *out)
     for (size_t i = 0; i < d->n_rules; i++) {
         const struct desired_rule *r = &d->rules[i];
         buf_printf(out, "rule IPv%u %u:", r->family, r->priority);
-        if (r->fwmark)
+        if (r->mask)
             buf_printf(out, " fwmark 0x%x", r->fwmark);
+        if (r->mask && r->mask != UINT32_MAX)
+            buf_printf(out, "/0x%x", r->mask);
         if (r->has_src)
             buf_printf(out, " from %s", prefix_text(&r->src, text));
         if (r->has_dst)
@@ -202,6 +219,14 @@ static void put_write(const struct status_write *w, struct buf *out)
     case WRITE_TRAFFIC_STATUS:
         put_traffic(w, out);
         return;
+    case WRITE_NODE_ANNOTATIONS:
+        buf_printf(out, "annotate Node %s addresses=%s overlay=%s\n", w->name, w->addresses,
+                   w->overlay);
+        return;
+    case WRITE_SERVICE_STATUS:
+        buf_printf(out, "status Service %s/%s ingress %s\n", w->ns, w->name,
+                   *w->ingress ? w->ingress : "none");
+        return;
     }
 }
 
@@ -218,6 +243,7 @@ void plan_text(const struct plan *plan, const struct status_writes *writes, stru
 {
     put_groups(&plan->desired, out);
     put_links(&plan->desired, out);
+    put_neighs(&plan->desired, out);
     put_routes(&plan->desired, out);
     put_rules(&plan->desired, out);
     put_health_checks(&plan->desired, out);

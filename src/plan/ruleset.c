@@ -12,8 +12,12 @@
 #define REMEMBER(proto, key, set) \
     RULE(L4PROTO(proto), PRIORITY(key, set), COUNTER, GOTO("remembered"))
 
-/* Those of the PortMaps come first. */
+#define HELD_CLAIM(proto) \
+    RULE(L4PROTO(proto), IN(NFT_DIALLED_FLOW4, NFT_HELD4), COUNTER, GOTO("heldsource"))
+
+/* Those of the PortMaps come first, then the service proxy's. */
 #define N_PORTMAP 13
+#define N_PROXY   23
 
 static const struct nft_chain chains[] = {
     /* One chain for all that arrives, since entering a chain costs as much as its rules.
@@ -111,31 +115,60 @@ static const struct nft_chain chains[] = {
                RULE(IS_MARKED, COUNTER, MARK_FLIP, MASQUERADE),
                RULE(CT_STATUS_DNAT, IN(NFT_SADDR_DADDR4, NFT_HAIRPIN4), COUNTER, MASQUERADE),
                RULE(CT_STATUS_DNAT, IN(NFT_SADDR_DADDR6, NFT_HAIRPIN6), COUNTER, MASQUERADE)),
+
+    /* Held addresses are services, whatever interface they are dialled on; what follows is what a
+     * client's own address takes beside.
+     *
+     * Packets that a holder forwards here tell their holder by their hardware address: all of a
+     * connection's, so that a mark that is another one by now is mended. A new connection to a held
+     * address is steered past host firewalls as one to a mapped port is, and gets its destination
+     * back before chain `proxy`. */
+    [N_PROXY] = BASE_CHAIN("hold", "filter", "prerouting", PRIO_HOLD,
+                           RULE(CT_REPLY, COUNTER, GOTO("answer")),
+                           RULE(IN(NFT_IIFNAME, NFT_OVERLAYS), COUNTER, JUMP("recognise")),
+                           RULE(CT_STATE_NEW, COUNTER, JUMP("steer")),
+                           RULE(CT_STATUS_DNAT, MARK(NFT_FLOW4, NFT_HELDMARK4), COUNTER)),
+    CHAIN("answer", RULE(COUNTER, VMAP(NFT_CT_MARK_TOP, NFT_HOLDERMARKS))),
+    CHAIN("recognise", RULE(COUNTER, VMAP(NFT_ETHER_SADDR, NFT_HOLDERS))),
+    CHAIN("steer", RULE(MARK(NFT_FLOW4, NFT_HELDMARK4), COUNTER),
+          RULE(IN(NFT_FLOW4, NFT_HELD4), COUNTER, SET_DADDR(IP_V4, STANDIN4))),
+    BASE_CHAIN("restore", "filter", "prerouting", PRIO_RESTORE,
+               RULE(CT_STATE_NEW, DADDR_IS(IP_V4, STANDIN4), IN(NFT_FLOW4, NFT_HELD4), COUNTER,
+                    SET_DADDR_DIALLED(IP_V4))),
+
+    /* The node's own: connections to held addresses, and replies of what listens here. */
+    BASE_CHAIN("holdout", "route", "output", PRIO_HELD_MARK,
+               RULE(CT_REPLY, COUNTER, GOTO("answer")),
+               RULE(CT_STATE_NEW, MARK(NFT_FLOW4, NFT_HELDMARK4), COUNTER),
+               RULE(CT_STATUS_DNAT, MARK(NFT_FLOW4, NFT_HELDMARK4), COUNTER)),
+
+    /* Clients keep their addresses, here and where a holder forwards to, except those whom the
+     * endpoint would answer past this node. What came off the overlay is answered over it. */
+    BASE_CHAIN("heldidentity", "nat", "postrouting", PRIO_HELD_NAT,
+               RULE(IN(NFT_CT_MARK_TOP, NFT_HOLDERCLAIMS), COUNTER, SNAT_SADDR(IP_V4)),
+               RULE(CT_STATUS_DNAT, COUNTER, JUMP("heldclaim"))),
+    CHAIN("heldclaim", HELD_CLAIM(L4_TCP), HELD_CLAIM(L4_UDP), HELD_CLAIM(L4_SCTP)),
+    CHAIN("heldsource", RULE(IN(NFT_SADDR_DADDR4, NFT_HAIRPIN4), COUNTER, MASQUERADE),
+          RULE(NOT_IN(NFT_IIFNAME, NFT_OVERLAYS), IN(NFT_SADDR_DADDR4, NFT_HELDNEAR4), COUNTER,
+               MASQUERADE),
+          RULE(COUNTER, SNAT_SADDR(IP_V4))),
 };
 #define N_CHAINS (sizeof(chains) / sizeof(chains[0]))
 
 #define PORTMAP_SETS ((UINT64_C(1) << NFT_SERVICE4) - 1)
-#define PROXY_SETS   (((UINT64_C(1) << NFT_SET_COUNT) - 1) & ~PORTMAP_SETS)
+#define PROXY_SETS   (((UINT64_C(1) << NFT_HELD4) - 1) & ~PORTMAP_SETS)
+#define ALL_SETS     ((UINT64_C(1) << NFT_SET_COUNT) - 1)
 
-/* clang-format off */
-#define TABLE(bit, first, n, sets_held) {                              \
-    .name = PORTOLAN_NFT_TABLE,                                        \
-    .comment = "kept by portolan: what is edited here is put back",    \
-    .sets = nft_set_defs, .holds = (sets_held),                        \
-    .chains = chains + (first), .n_chains = (n),                       \
-    .masquerade_mark = UINT32_C(1) << (bit) }
-#define TABLES_4(b, ...)  TABLE((b), __VA_ARGS__), TABLE((b) + 1, __VA_ARGS__), \
-                          TABLE((b) + 2, __VA_ARGS__), TABLE((b) + 3, __VA_ARGS__)
-#define TABLES_16(b, ...) TABLES_4((b), __VA_ARGS__), TABLES_4((b) + 4, __VA_ARGS__), \
-                          TABLES_4((b) + 8, __VA_ARGS__), TABLES_4((b) + 12, __VA_ARGS__)
-#define TABLES_32(...)    { TABLES_16(0, __VA_ARGS__), TABLES_16(16, __VA_ARGS__) }
-/* clang-format on */
-
-static const struct nft_table portmap_table = TABLE(0, 0, N_PORTMAP, PORTMAP_SETS);
-/* By the bit of the masquerade's mark. */
-static const struct nft_table proxy_tables[32] =
-    TABLES_32(N_PORTMAP, N_CHAINS - N_PORTMAP, PROXY_SETS);
-static const struct nft_table whole_tables[32] = TABLES_32(0, N_CHAINS, PORTMAP_SETS | PROXY_SETS);
+/* What the table consists of: chains first to end. */
+static const struct extent {
+    size_t first, end;
+    uint64_t sets;
+} extents[] = {
+    { 0, N_PORTMAP, PORTMAP_SETS },
+    { N_PORTMAP, N_PROXY, PROXY_SETS },
+    { 0, N_PROXY, PORTMAP_SETS | PROXY_SETS },
+    { 0, N_CHAINS, ALL_SETS },
+};
 
 static bool proxies_by_nft(const struct plan_options *options)
 {
@@ -144,12 +177,28 @@ static bool proxies_by_nft(const struct plan_options *options)
 
 bool plan_needs_nft(const struct plan_options *options)
 {
-    return options->portmap || proxies_by_nft(options) || !options->serviceproxy;
+    return options->portmap || options->loadbalancer || proxies_by_nft(options) || !options->serviceproxy;
+}
+
+static size_t extent_of(const struct plan_options *o)
+{
+    return o->loadbalancer ? 3 : !proxies_by_nft(o) ? 0 : o->portmap ? 2 : 1;
 }
 
 const struct nft_table *plan_ruleset(const struct plan_options *options)
 {
-    if (!proxies_by_nft(options))
-        return &portmap_table;
-    return &(options->portmap ? whole_tables : proxy_tables)[options->masquerade_bit % 32];
+    static struct nft_table tables[sizeof(extents) / sizeof(extents[0])]
+                                  [32]; /* by the mark's bit */
+    const struct extent *e = &extents[extent_of(options)];
+    struct nft_table *t = &tables[e - extents][options->masquerade_bit % 32];
+    *t = (struct nft_table){
+        .name = PORTOLAN_NFT_TABLE,
+        .comment = "kept by portolan: what is edited here is put back",
+        .sets = nft_set_defs,
+        .holds = e->sets,
+        .chains = chains + e->first,
+        .n_chains = e->end - e->first,
+        .masquerade_mark = UINT32_C(1) << options->masquerade_bit % 32,
+    };
+    return t;
 }

@@ -292,6 +292,8 @@ bool world_write(struct world *w, const struct status_write *write)
         break;
     case WRITE_TRAFFIC_ROW: /* no such class is here */
     case WRITE_TRAFFIC_STATUS:
+    case WRITE_NODE_ANNOTATIONS:
+    case WRITE_SERVICE_STATUS:
         return false;
     }
     e->version++;

@@ -128,7 +128,7 @@ static void put_line(struct nft_group_builder *b, const struct words *x)
         nft_put_address(b, NFT_CLUSTERIP4, &addr);
     } else if (!strcmp(x->w[0], "hairpin")) {
         addr = ip_of(x->w[1]);
-        nft_put_pair(b, NFT_HAIRPIN4, &addr);
+        nft_put_pair(b, NFT_HAIRPIN4, &addr, &addr);
     } else {
         put_flow_line(b, x);
     }

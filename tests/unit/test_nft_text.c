@@ -96,8 +96,8 @@ static void both_features_make_one_table(void **state)
         assert_string_equal(t->chains[i].name,
                             i < a->n_chains ? a->chains[i].name : b->chains[i - a->n_chains].name);
     for (int i = 0; i < NFT_SET_COUNT; i++) {
-        assert_int_equal(nft_table_has(a, i) + nft_table_has(b, i), 1);
-        assert_true(nft_table_has(t, i));
+        assert_int_equal(nft_table_has(a, i) + nft_table_has(b, i), i < NFT_HELD4);
+        assert_int_equal(nft_table_has(t, i), i < NFT_HELD4);
     }
     assert_int_equal(b->masquerade_mark, 0x4000);
     assert_int_equal(t->masquerade_mark, 0x80000000);
@@ -130,7 +130,8 @@ static void check_key(struct seen *seen, const struct nft_stmt *s)
         [NFT_EXPR_DPORT] = NFT_FIELD_PORT,        [NFT_EXPR_DIALLED_PORT] = NFT_FIELD_PORT,
         [NFT_EXPR_SADDR4] = NFT_FIELD_IP4,        [NFT_EXPR_SADDR6] = NFT_FIELD_IP6,
         [NFT_EXPR_DADDR4] = NFT_FIELD_IP4,        [NFT_EXPR_DADDR6] = NFT_FIELD_IP6,
-        [NFT_EXPR_PRIORITY] = NFT_FIELD_PRIORITY,
+        [NFT_EXPR_PRIORITY] = NFT_FIELD_PRIORITY, [NFT_EXPR_ETHER_SADDR] = NFT_FIELD_ETHER,
+        [NFT_EXPR_CT_MARK_TOP] = NFT_FIELD_MARK,
     };
     if (s->kind != NFT_STMT_IN && s->kind != NFT_STMT_NOT_IN && s->kind != NFT_STMT_DNAT &&
         s->kind != NFT_STMT_MARK && s->kind != NFT_STMT_VMAP && s->kind != NFT_STMT_PRIORITY &&
@@ -244,6 +245,8 @@ static void a_class_is_the_name_of_its_chain(void **state)
         { { .family = IP_V6, .kind = NFT_CLASS_REJECT, .ranged = true }, "reject6-ranged" },
         { { .family = IP_V6, .kind = NFT_CLASS_DROP }, "drop6" },
         { { .kind = NFT_CLASS_REMEMBER, .timeout = 86400 }, "remember-86400" },
+        { { .kind = NFT_CLASS_HOLDER, .n = 1 }, "holder-1" },
+        { { .kind = NFT_CLASS_REPLY, .n = 250 }, "reply-250" },
     };
     char name[NFT_CLASS_NAME_MAX];
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -279,6 +282,11 @@ static void a_class_is_the_name_of_its_chain(void **state)
         "remember-0",
         "remember4-1",
         "remember-1 ",
+        "holder",
+        "holder-0",
+        "holder-251",
+        "reply",
+        "reply-01",
         "services",
         "refuse",
     };
@@ -331,7 +339,7 @@ static void elements_of_services_print(void **state)
     nft_put_affinity_endpoint(b, NFT_AFFINITYENDPOINT4, &vip, L4_TCP, 80, &pod, 8080);
     nft_put_affinity_endpoint(b, NFT_AFFINITYALL4, &vip6, L4_TCP, 80, &pod6, 8080);
     nft_put_address(b, NFT_CLUSTERIP4, &vip);
-    nft_put_pair(b, NFT_HAIRPIN4, &pod6);
+    nft_put_pair(b, NFT_HAIRPIN4, &pod6, &pod6);
     nft_put_prefix(b, NFT_PODRANGE4, &inner);
     nft_put_prefix(b, NFT_PODRANGE4, &outer);
     nft_put_prefix(b, NFT_PODRANGE4, &before);

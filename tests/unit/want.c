@@ -26,7 +26,12 @@ static void want_rule(struct want *w, const char *owner, uint8_t family, uint32_
                       uint32_t mark, const struct ip *to, uint32_t table)
 {
     struct desired_rule r = {
-        .owner = owner, .family = family, .priority = priority, .fwmark = mark, .table = table
+        .owner = owner,
+        .family = family,
+        .priority = priority,
+        .fwmark = mark,
+        .mask = UINT32_MAX,
+        .table = table,
     };
     if (to) {
         r.has_dst = true;

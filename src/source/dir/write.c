@@ -72,6 +72,9 @@ static void apply(struct object *o, const struct status_write *w)
     case WRITE_TRAFFIC_STATUS:
         ((struct traffic_class *)o)->status = w->traffic;
         return;
+    case WRITE_NODE_ANNOTATIONS:
+    case WRITE_SERVICE_STATUS:
+        return;
     }
 }
 

@@ -171,6 +171,9 @@ void patch_build(const struct status_write *write, const struct portmap_class *n
     case WRITE_TRAFFIC_STATUS:
         put_traffic(w, write);
         break;
+    case WRITE_NODE_ANNOTATIONS:
+    case WRITE_SERVICE_STATUS:
+        break;
     }
     writer_map_end(w);
     writer_map_end(w);

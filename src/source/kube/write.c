@@ -107,6 +107,8 @@ static void add_faults(struct order *o, const struct status_write *w)
             add_fault(o, "NodeNotReady", b.p);
         break;
     case WRITE_CLASS_LINKS:
+    case WRITE_NODE_ANNOTATIONS:
+    case WRITE_SERVICE_STATUS:
         break;
     case WRITE_CLASS_CONDITION:
         add_conditions(o, &w->conditions);
