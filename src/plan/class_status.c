@@ -83,19 +83,6 @@ static struct node_row make_row(struct planner *p, const struct class_view *v)
     return row;
 }
 
-static struct status_write *add_write(struct planner *p, enum status_write_kind kind,
-                                      const struct class_view *v)
-{
-    const struct meta *meta = &v->obj->o.meta;
-    struct arena *a = &p->status_mem;
-    vec_push(&p->writes,
-             (struct status_write){ .kind = kind,
-                                    .ns = "",
-                                    .name = arena_strdup(a, meta->name),
-                                    .resource_version = arena_strdup(a, meta->resource_version) });
-    return &p->writes.v[p->writes.n - 1];
-}
-
 static void write_row(struct planner *p, const struct class_view *v)
 {
     if (v->self < 0)
@@ -103,7 +90,7 @@ static void write_row(struct planner *p, const struct class_view *v)
     struct node_row row = make_row(p, v);
     const struct node_row *old = v->accepting[v->self].row;
     if (!old || !node_row_equal(old, &row))
-        add_write(p, WRITE_CLASS_ROW, v)->row = row;
+        status_add(p, WRITE_CLASS_ROW, &v->obj->o.meta)->row = row;
 }
 
 /* ---- slots ---- */
@@ -232,7 +219,7 @@ static void write_links(struct planner *p, const struct class_view *v, const str
     if (!w->changed)
         return;
     struct arena *a = &p->status_mem;
-    struct status_write *write = add_write(p, WRITE_CLASS_LINKS, v);
+    struct status_write *write = status_add(p, WRITE_CLASS_LINKS, &v->obj->o.meta);
     write->links = arena_new_array(a, w->links.n, struct link_claim);
     write->n_links = (uint32_t)w->links.n;
     for (size_t i = 0; i < w->links.n; i++) {
@@ -295,7 +282,7 @@ static void write_condition(struct planner *p, const struct class_view *v, const
     if (!drop.n && s->observed_generation == v->obj->o.meta.generation &&
         conditions_equal(&s->conditions, &list))
         return;
-    struct status_write *write = add_write(p, WRITE_CLASS_CONDITION, v);
+    struct status_write *write = status_add(p, WRITE_CLASS_CONDITION, &v->obj->o.meta);
     write->conditions = list;
     write->observed_generation = v->obj->o.meta.generation;
     write->drop_rows = drop;

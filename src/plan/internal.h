@@ -368,6 +368,9 @@ void status_enqueue(struct planner *p, struct memo *m);
 void status_forget(struct planner *p, struct memo *m);
 /* The name of the node whose agent writes the mapping's status, or NULL. */
 const char *status_writer(const struct planner *p, const struct memo *m);
+/* Appends a write of the object's status, for the caller to fill in. */
+struct status_write *status_add(struct planner *p, enum status_write_kind kind,
+                                const struct meta *meta);
 /* class_status.c: appends the writes of all classes. */
 void class_statuses(struct planner *p);
 /* The node whose agent writes the class's conditions, or NULL. */

@@ -36,6 +36,18 @@ void status_forget(struct planner *p, struct memo *m)
     }
 }
 
+struct status_write *status_add(struct planner *p, enum status_write_kind kind,
+                                const struct meta *meta)
+{
+    struct arena *a = &p->status_mem;
+    vec_push(&p->writes,
+             (struct status_write){ .kind = kind,
+                                    .ns = arena_strdup(a, meta->ns),
+                                    .name = arena_strdup(a, meta->name),
+                                    .resource_version = arena_strdup(a, meta->resource_version) });
+    return &p->writes.v[p->writes.n - 1];
+}
+
 /* ---- Programmed ---- */
 
 static const char *no_accepting_node(const struct memo *m, struct arena *a)
@@ -303,13 +315,7 @@ static bool write_one(struct planner *p, struct memo *m, const struct applied *a
     struct portmap_status st = make_status(p, m, applied, a);
     if (portmap_status_equal(&st, &m->pm->status))
         return !applied->acknowledged; /* Programmed=True may be due then */
-    const struct meta *meta = &m->pm->o.meta;
-    vec_push(&p->writes,
-             (struct status_write){ .kind = WRITE_PORTMAP_STATUS,
-                                    .ns = arena_strdup(a, meta->ns),
-                                    .name = arena_strdup(a, meta->name),
-                                    .resource_version = arena_strdup(a, meta->resource_version),
-                                    .portmap = st });
+    status_add(p, WRITE_PORTMAP_STATUS, &m->pm->o.meta)->portmap = st;
     return true;
 }
 

@@ -62,19 +62,6 @@ static const struct traffic_row *row_of(const struct traffic_class *c, const cha
     return NULL;
 }
 
-static struct status_write *add_write(struct planner *p, enum status_write_kind kind,
-                                      const struct traffic_view *v)
-{
-    const struct meta *meta = &v->obj->o.meta;
-    struct arena *a = &p->status_mem;
-    vec_push(&p->writes,
-             (struct status_write){ .kind = kind,
-                                    .ns = "",
-                                    .name = arena_strdup(a, meta->name),
-                                    .resource_version = arena_strdup(a, meta->resource_version) });
-    return &p->writes.v[p->writes.n - 1];
-}
-
 static void write_row(struct planner *p, const struct traffic_view *v,
                       const struct applied *applied)
 {
@@ -91,7 +78,7 @@ static void write_row(struct planner *p, const struct traffic_view *v,
                                .sessions_expected = v->sessions };
     const struct traffic_row *old = row_of(v->obj, p->snap->node);
     if (!old || !traffic_row_equal(old, &row))
-        add_write(p, WRITE_TRAFFIC_ROW, v)->traffic_row = row;
+        status_add(p, WRITE_TRAFFIC_ROW, &v->obj->o.meta)->traffic_row = row;
 }
 
 /* ---- what the rows say together ---- */
@@ -246,7 +233,7 @@ static void write_status(struct planner *p, const struct traffic_view *v)
         st.observed_generation == old->observed_generation &&
         conditions_equal(&st.conditions, &old->conditions))
         return;
-    add_write(p, WRITE_TRAFFIC_STATUS, v)->traffic = st;
+    status_add(p, WRITE_TRAFFIC_STATUS, &v->obj->o.meta)->traffic = st;
 }
 
 void traffic_statuses(struct planner *p, const struct applied *applied)

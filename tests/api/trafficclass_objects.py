@@ -1,6 +1,6 @@
 """TrafficClasses, right and wrong."""
 
-import copy
+from objects import without
 
 VERSION = "net.renner.uno/v1alpha1"
 
@@ -31,15 +31,6 @@ def gateway(**fields):
 def rule(**fields):
     """RULE4 with these; None takes one away."""
     return trafficclass(rules=[{k: v for k, v in (RULE4 | fields).items() if v is not None}])
-
-
-def without(made, *path):
-    made = copy.deepcopy(made)
-    at = made
-    for key in path[:-1]:
-        at = at[key]
-    del at[path[-1]]
-    return made
 
 
 GOOD = {

@@ -4,20 +4,27 @@
 
 #include "source/dir/dir.h"
 
-static void put_row(struct portmap_class *c, const struct node_row *row)
+static const char *name_of(const void *rows, uint32_t i, size_t size)
 {
-    struct class_status *s = &c->status;
-    struct node_row *rows = arena_new_array(&c->o.mem, s->n_nodes + 1, struct node_row);
-    uint32_t n = 0, i = 0;
-    while (i < s->n_nodes && strcmp(s->nodes[i].name, row->name) < 0)
-        rows[n++] = s->nodes[i++];
-    rows[n++] = *row;
-    if (i < s->n_nodes && !strcmp(s->nodes[i].name, row->name))
-        i++;
-    while (i < s->n_nodes)
-        rows[n++] = s->nodes[i++];
-    s->nodes = rows;
-    s->n_nodes = n;
+    return *(const char *const *)(const void *)((const char *)rows + i * size);
+}
+
+/* Rows begin with their name and are sorted by it. Returns all of them, `row` among them. */
+static void *with_row(struct object *o, const void *rows, uint32_t *n, const void *row, size_t size)
+{
+    uint32_t before = 0, after;
+    const char *name = name_of(row, 0, size);
+    while (before < *n && strcmp(name_of(rows, before, size), name) < 0)
+        before++;
+    after = before + (before < *n && !strcmp(name_of(rows, before, size), name));
+    char *fresh = arena_alloc(&o->mem, (*n + 1) * size);
+    if (before)
+        memcpy(fresh, rows, before * size);
+    memcpy(fresh + before * size, row, size);
+    if (after < *n)
+        memcpy(fresh + (before + 1) * size, (const char *)rows + after * size, (*n - after) * size);
+    *n += before + 1 - after;
+    return fresh;
 }
 
 static void drop_row(struct class_status *s, const char *name)
@@ -29,32 +36,17 @@ static void drop_row(struct class_status *s, const char *name)
     s->n_nodes = n;
 }
 
-static void put_traffic_row(struct traffic_class *c, const struct traffic_row *row)
-{
-    struct traffic_status *s = &c->status;
-    struct traffic_row *rows = arena_new_array(&c->o.mem, s->n_nodes + 1, struct traffic_row);
-    uint32_t n = 0, i = 0;
-    while (i < s->n_nodes && strcmp(s->nodes[i].name, row->name) < 0)
-        rows[n++] = s->nodes[i++];
-    rows[n++] = *row;
-    if (i < s->n_nodes && !strcmp(s->nodes[i].name, row->name))
-        i++;
-    while (i < s->n_nodes)
-        rows[n++] = s->nodes[i++];
-    s->nodes = rows;
-    s->n_nodes = n;
-}
-
 /* `o` borrows from `w`. */
 static void apply(struct object *o, const struct status_write *w)
 {
     struct portmap_class *c = (struct portmap_class *)o;
+    struct traffic_class *t = (struct traffic_class *)o;
     switch (w->kind) {
     case WRITE_PORTMAP_STATUS:
         ((struct portmap *)o)->status = w->portmap;
         return;
     case WRITE_CLASS_ROW:
-        put_row(c, &w->row);
+        c->status.nodes = with_row(o, c->status.nodes, &c->status.n_nodes, &w->row, sizeof(w->row));
         return;
     case WRITE_CLASS_LINKS:
         c->status.links = w->links;
@@ -67,10 +59,11 @@ static void apply(struct object *o, const struct status_write *w)
             drop_row(&c->status, w->drop_rows.v[i]);
         return;
     case WRITE_TRAFFIC_ROW:
-        put_traffic_row((struct traffic_class *)o, &w->traffic_row);
+        t->status.nodes = with_row(o, t->status.nodes, &t->status.n_nodes, &w->traffic_row,
+                                   sizeof(w->traffic_row));
         return;
     case WRITE_TRAFFIC_STATUS:
-        ((struct traffic_class *)o)->status = w->traffic;
+        t->status = w->traffic;
         return;
     case WRITE_NODE_ANNOTATIONS:
     case WRITE_SERVICE_STATUS:
