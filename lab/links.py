@@ -281,12 +281,21 @@ class LinksLab:
             "--features", "trafficclass", "--bird-conf", self.conf(node), "--bird-socket",
             self.control(node), *extra])
 
+    def _bird(self, node):
+        return [BIRD, "-f", "-R", "-c", self.conf(node), "-s", self.control(node), "-P",
+                os.path.join(self.state, node, "bird.pid")]
+
     def start_bird(self, node):
         """As the sidecar does: when there is a configuration."""
         netns.wait_until(lambda: os.path.exists(self.conf(node)), 10, f"bird.conf on {node}")
+        self.processes.start(f"bird-{node}", self._bird(node), ns=self.ns(node),
+                             log=os.path.join(self.state, node, "bird.log"))
+
+    def loop_bird(self, node):
+        """Again and again, whenever it ends."""
         self.processes.start(f"bird-{node}", [
-            BIRD, "-f", "-R", "-c", self.conf(node), "-s", self.control(node), "-P",
-            os.path.join(self.state, node, "bird.pid")], ns=self.ns(node),
+            "/bin/sh", "-c", 'trap "kill $! ; exit" TERM; while :; do "$@" & wait; sleep 0.2; done',
+            "sh", *self._bird(node)], ns=self.ns(node),
             log=os.path.join(self.state, node, "bird.log"))
 
     def bird_pid(self, node):

@@ -13,7 +13,8 @@
 #include "bird/render.h"
 #include "kernel/bird.h"
 
-#define ASK_MS 1000
+#define ASK_MS    1000
+#define GONE_HINT "; BIRD does not run, or does not start with the file it has: its log says why"
 
 enum step {
     STEP_IDLE,
@@ -36,24 +37,32 @@ struct mesh {
     void (*changed)(void *user);
     void *user;
     struct bird_control *control;
+    bool known; /* whether BIRD is there */
+    bool gone;  /* for away_ms */
     uv_timer_t ask, away;
     enum step step;
-    char *tried;    /* what the step is about: `wanted` may be newer by now */
-    char *wanted;   /* NULL: nothing was ever wanted */
-    char *running;  /* acknowledged by the BIRD that is up; NULL: nothing yet */
-    char *refused;  /* not tried again; NULL: nothing was */
-    char why[600];  /* it was refused, or could not be written */
-    char down[300]; /* why BIRD is away; "" while it is up */
+    char *tried;         /* what the step is about: `wanted` may be newer by now */
+    char *wanted;        /* NULL: nothing was ever wanted */
+    char *running;       /* acknowledged by the BIRD that is up; NULL: nothing yet */
+    char *refused;       /* not tried again; NULL: nothing was */
+    char why[600];       /* it was refused, or could not be written */
+    char down[300];      /* why BIRD is away; "" while it is up */
+    char unwritten[512]; /* why the file could not be written then; "" */
     struct ip router_id;
     VEC(struct session) sessions; /* by table, as in the configuration */
     VEC(uint32_t) tables;         /* BIRD writes to these */
     VEC(struct bird_sessions) counts;
     struct bird_applied applied;
-    char message[700];
+    char message[1000];
     uint64_t flushes, flushed_routes, refusals;
 };
 
 static void advance(struct mesh *m);
+
+static bool same(const char *a, const char *b)
+{
+    return a && b && !strcmp(a, b);
+}
 
 /* ---- files ---- */
 
@@ -68,6 +77,20 @@ static int write_file(const char *path, const char *text, struct err *err)
     return good ? 0
                 : err_set(err, error, "cannot write %s: %s: is its folder there and writable?",
                           path, strerror(error));
+}
+
+/* Whether the file is this text, or begins with it; false also when it cannot be read. */
+static bool file_says(const char *path, const char *text, bool begins)
+{
+    size_t n = strlen(text), more = begins ? 0 : 1;
+    char *now = xmalloc(n + more);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, now, n + more);
+    if (fd >= 0)
+        close(fd);
+    bool good = got == (ssize_t)n && !memcmp(now, text, n);
+    free(now);
+    return good;
 }
 
 static int put_in_place(struct mesh *m, struct err *err)
@@ -161,26 +184,40 @@ static void on_checked(void *user, const struct bird_reply *reply, const char *w
     }
 }
 
-static bool same(const char *a, const char *b)
+/* BIRD needs a file to start, and another one when it does not start with the one that is there. */
+static void write_unjudged(struct mesh *m)
 {
-    return a && b && !strcmp(a, b);
+    struct err err = { 0 };
+    bool there = !access(m->conf, F_OK);
+    if (there && (!m->gone || file_says(m->conf, m->wanted, false)))
+        return;
+    if (!write_file(m->next, m->wanted, &err) && !put_in_place(m, &err))
+        log_info("event=bird_conf_written cause=%s",
+                 log_quote(there ? "BIRD does not come with the one before" : "there was none"));
+    if (!strcmp(err.text, m->unwritten))
+        return;
+    snprintf(m->unwritten, sizeof(m->unwritten), "%s", err.text);
+    if (*err.text)
+        log_error("event=bird_conf text=%s", log_quote(err.text));
+    tell(m);
 }
 
 static void advance(struct mesh *m)
 {
     struct err err;
-    bool up = bird_control_up(m->control);
     if (m->step != STEP_IDLE || !m->wanted || same(m->wanted, m->refused) ||
-        same(m->wanted, m->running) || (!up && !access(m->conf, F_OK)))
+        same(m->wanted, m->running))
         return;
+    if (!bird_control_up(m->control)) {
+        write_unjudged(m);
+        return;
+    }
     free(m->tried);
     m->tried = xstrdup(m->wanted);
-    if (write_file(m->next, m->tried, &err) || (!up && put_in_place(m, &err))) {
+    if (write_file(m->next, m->tried, &err)) {
         give_up(m, err.text);
         return;
     }
-    if (!up)
-        return;
     struct buf command = { 0 };
     buf_printf(&command, "configure check \"%s\"", m->next);
     m->step = STEP_CHECK;
@@ -212,9 +249,9 @@ static void on_sessions(void *user, const struct bird_reply *reply, const char *
 static void on_ask(uv_timer_t *t)
 {
     struct mesh *m = t->data;
-    if (!bird_control_up(m->control))
-        return;
-    if (m->step == STEP_SETTLE) {
+    if (!bird_control_up(m->control)) {
+        advance(m); /* its folder may be there now */
+    } else if (m->step == STEP_SETTLE) {
         bird_control_command(m->control, "show status", on_settled, m);
     } else if (m->step == STEP_IDLE && m->sessions.n) {
         m->step = STEP_ASK;
@@ -254,6 +291,9 @@ static void on_away(uv_timer_t *t)
 {
     struct mesh *m = t->data;
     struct err err;
+    m->gone = true;
+    tell(m);
+    advance(m);
     int n = bird_flush_routes(m->port, m->tables.v, m->tables.n, &err);
     if (n < 0) {
         log_error("event=bird_stale text=%s", log_quote(err.text));
@@ -269,6 +309,7 @@ static void on_state(void *user, bool up, const char *why)
 {
     struct mesh *m = user;
     bool was_up = !*m->down;
+    m->known = true;
     snprintf(m->down, sizeof(m->down), "%s", up ? "" : why);
     m->step = STEP_IDLE;
     free(m->running);
@@ -277,6 +318,8 @@ static void on_state(void *user, bool up, const char *why)
               log_quote(why));
     if (up) { /* perhaps another than before: let it judge anew */
         uv_timer_stop(&m->away);
+        m->gone = false;
+        m->unwritten[0] = '\0';
         free(m->refused);
         m->refused = NULL;
     } else if (was_up) {
@@ -293,7 +336,9 @@ static void on_state(void *user, bool up, const char *why)
 void mesh_want(struct mesh *m, const struct bird_config *config)
 {
     struct bird_config none = { .router_id = m->router_id };
-    if (!config && !m->wanted)
+    /* Of a class that went while no agent was there. */
+    bool leftover = !config && !m->wanted && file_says(m->conf, BIRD_CONF_HEAD, true);
+    if (!config && !m->wanted && !leftover)
         return;
     if (!config)
         config = &none;
@@ -328,7 +373,11 @@ const struct bird_applied *mesh_applied(struct mesh *m)
     count_sessions(m);
     if (*m->down) {
         reason = "BirdAway";
-        snprintf(m->message, sizeof(m->message), "BIRD's control socket: %s", m->down);
+        snprintf(m->message, sizeof(m->message), "BIRD's control socket: %s%s%s", m->down,
+                 *m->unwritten ? "; "
+                 : m->gone     ? GONE_HINT
+                               : "",
+                 m->unwritten);
     } else if (same(m->wanted, m->refused)) {
         reason = "ConfigurationRefused";
         snprintf(m->message, sizeof(m->message), "BIRD keeps the configuration before: %s", m->why);
@@ -338,6 +387,14 @@ const struct bird_applied *mesh_applied(struct mesh *m)
     }
     m->applied = (struct bird_applied){ reason, m->message, m->counts.v, m->counts.n };
     return &m->applied;
+}
+
+const uint32_t *mesh_unsettled(const struct mesh *m, size_t *ret_n)
+{
+    bool settled =
+        m->known && (*m->down || same(m->wanted, m->refused) || same(m->wanted, m->running));
+    *ret_n = settled ? 0 : m->tables.n;
+    return m->tables.v;
 }
 
 /* ---- metrics ---- */
@@ -403,6 +460,7 @@ struct mesh *mesh_open(const struct mesh_options *opt, uv_loop_t *loop, struct n
     m->port = port;
     m->changed = changed;
     m->user = user;
+    m->router_id = ip_v4(127, 0, 0, 1); /* where there are no sessions any will do */
     snprintf(m->down, sizeof(m->down), "not connected yet");
     uv_timer_init(loop, &m->ask);
     uv_timer_init(loop, &m->away);

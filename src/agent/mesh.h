@@ -3,8 +3,9 @@
  *
  * A new configuration is written beside the old one, judged by the running BIRD (`configure
  * check`), put in its place and taken into use (`configure`). One that is refused changes nothing
- * and is not tried again until it differs or BIRD was started anew. While BIRD is away the file is
- * written only when there is none: it needs one to start. */
+ * and is not tried again until it differs or BIRD was started anew. While BIRD is away nobody
+ * judges: then the file is written only when there is none, since BIRD needs one to start, and when
+ * BIRD is gone for away_seconds, since it may be the old one that keeps it from starting. */
 #pragma once
 
 #include <uv.h>
@@ -32,5 +33,8 @@ void mesh_free(struct mesh *m);
 void mesh_want(struct mesh *m, const struct bird_config *config);
 /* Valid until the loop turns. */
 const struct bird_applied *mesh_applied(struct mesh *m);
+/* The tables BIRD has to be told of first: it is there, or may be, and has neither taken nor refused
+ * its newest configuration. Valid until the next mesh_want(). */
+const uint32_t *mesh_unsettled(const struct mesh *m, size_t *ret_n);
 /* In Prometheus' text format. */
 void mesh_metrics(const struct mesh *m, struct buf *out);

@@ -26,6 +26,9 @@ int pass_open(struct pass *p, struct err *err)
     r = monitor_open(p->nft_port->portid, &p->monitor, err);
     if (r)
         return r;
+    r = keep_open(p->state_dir, &p->keep, err);
+    if (r)
+        return r;
     p->nft = nft_new(p->nft_port, plan_ruleset(p->options));
     p->rtnl = rtnl_new(p->route_port);
     return 0;
@@ -37,6 +40,7 @@ void pass_close(struct pass *p)
         nft_free(p->nft);
     if (p->rtnl)
         rtnl_free(p->rtnl);
+    keep_close(p->keep);
     monitor_close(p->monitor);
     nl_close(p->route_port);
     nl_close(p->nft_port);
@@ -320,14 +324,22 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
         snap.changes_known = false;
     p->anew = false;
     /* Nothing is new but the kernel: what is done then undoes what somebody else did. */
-    bool mends = snap.changes_known && !snap.n_changes && !host_news;
+    bool mends = snap.changes_known && !snap.n_changes && !host_news && !p->held;
     const struct plan *plan = plan_build(p->planner, &snap);
     t.planned = clock_mono_us();
-    if (p->mesh)
-        mesh_want(p->mesh, plan->desired.bird);
+    struct desired desired = plan->desired;
+    struct err unkept = { 0 };
+    keep_apply(p->keep, &snap, &desired);
+    if (keep_write(p->keep, &unkept))
+        say_error(p, "kept", unkept.text);
+    if (p->mesh) {
+        mesh_want(p->mesh, desired.bird);
+        desired.held = mesh_unsettled(p->mesh, &desired.n_held);
+        p->held = desired.n_held;
+    }
     t.kernel_us = -p->nft_port->batch_us;
     bool many = !snap.changes_known || host_news || snap.n_changes >= MANY_CHANGES;
-    int r = (many ? apply_unheard : apply)(p, &plan->desired, needs, &table_ok, &p->failure);
+    int r = (many ? apply_unheard : apply)(p, &desired, needs, &table_ok, &p->failure);
     t.applied = clock_mono_us();
     t.kernel_us += p->nft_port->batch_us;
     if (r)

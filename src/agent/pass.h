@@ -2,6 +2,7 @@
  * statuses. Everything it keeps between passes is in struct pass. */
 #pragma once
 
+#include "agent/keep.h"
 #include "agent/mesh.h"
 #include "agent/metrics.h"
 #include "agent/notes.h"
@@ -29,6 +30,7 @@ struct pass {
     const struct plan_options *options;
     struct proxy *proxy; /* NULL: no service proxy */
     struct mesh *mesh;   /* NULL: no traffic classes */
+    struct keep *keep;
     struct source *source;
     struct store *store;
     struct planner *planner;
@@ -49,6 +51,7 @@ struct pass {
     struct arena flow_mem;         /* what they point to */
     struct metrics metrics;
     bool statuses_wait; /* for another pass */
+    bool held;          /* rules of the last pass waited for BIRD */
     bool anew;          /* the next pass plans as if everything had changed */
     bool unheard;       /* others changed the ruleset while the last pass did not listen */
     struct err failure; /* what the last pass left undone; no text when it was clean */

@@ -243,7 +243,7 @@ void bird_render(const struct bird_config *c, struct buf *out)
     bool graceful = false;
     for (size_t i = 0; i < c->n_tables; i++)
         graceful |= c->tables[i].mesh && c->tables[i].mesh->graceful_restart;
-    buf_puts(out, "# Written by portolan; it will be written again.\nlog stderr all;\nrouter id ");
+    buf_puts(out, BIRD_CONF_HEAD "log stderr all;\nrouter id ");
     put_ip(out, &c->router_id);
     buf_puts(out, ";\ntimeformat protocol iso long ms;\n");
     if (graceful)

@@ -10,6 +10,8 @@
 #include "model/bird.h"
 
 #define BIRD_SYMBOL_MAX 65 /* BIRD takes 64 characters */
+/* How the file begins. */
+#define BIRD_CONF_HEAD "# Written by portolan; it will be written again.\n"
 
 /* The whole file. */
 void bird_render(const struct bird_config *config, struct buf *out);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "agent/keep.h"
 #include "agent/kubeproxy.h"
 #include "agent/lock.h"
 #include "base/buf.h"
@@ -28,6 +29,8 @@ static int remove_all(const char *state_dir, bool dry_run, struct buf *out, stru
         r = rtnl_cleanup(rtnl, dry_run, out, err);
         rtnl_free(rtnl);
     }
+    if (!r && !dry_run)
+        r = keep_cleanup(state_dir, err);
     if (!r)
         r = sysctl_cleanup(state_dir, dry_run, out, err);
     nl_close(nft);

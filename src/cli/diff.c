@@ -1,6 +1,7 @@
 #include <linux/netlink.h>
 #include <stdio.h>
 
+#include "agent/keep.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/planned.h"
@@ -36,6 +37,21 @@ static int compare(const struct plan_options *options, const struct desired *d, 
     return r;
 }
 
+/* What a class left to stay goes with nobody. */
+static int compare_all(const struct cli_command *cmd, const struct planned *p, struct buf *out,
+                       struct err *err)
+{
+    struct keep *keep = NULL;
+    struct desired d = p->plan->desired;
+    int r = keep_open(cli_value(cmd, "state-dir"), &keep, err);
+    if (!r) {
+        keep_apply(keep, &p->snap, &d);
+        r = compare(&p->features.plan, &d, out, err);
+    }
+    keep_close(keep);
+    return r;
+}
+
 static int run(const struct cli_command *cmd, char **args, size_t n_args)
 {
     (void)args;
@@ -45,7 +61,7 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
     struct err err = { 0 };
     int r = planned_make(&p, cmd, "");
     if (!r) {
-        int e = compare(&p.features.plan, &p.plan->desired, &out, &err);
+        int e = compare_all(cmd, &p, &out, &err);
         if (e)
             r = cli_fail_kernel(e, err.text);
         else
@@ -67,6 +83,7 @@ const struct cli_command cmd_diff = {
             CLI_SOURCE_OPTIONS,
             CLI_FEATURE_OPTIONS,
             { 0, "cni-vxlan-port", "PORT", "UDP port of the CNI's own VXLAN", "8472", false },
+            { 0, "state-dir", "DIR", "as given to the agent", "/run/portolan", false },
             { 0 },
         },
     .run = run,

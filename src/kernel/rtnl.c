@@ -17,6 +17,7 @@ static const struct rtnl_kind *const kinds[RTNL_KINDS] = {
 
 /* What is wanted, as arrays, with what rtnetlink adds to it. */
 struct wanted {
+    const struct desired *d;
     struct diff_array of[RTNL_KINDS];
     VEC(struct desired_addr) addrs;
 };
@@ -142,7 +143,8 @@ static int addr_order(const void *a, const void *b)
 
 static void wanted_init(struct wanted *w, const struct desired *d)
 {
-    *w = (struct wanted){ .of = {
+    *w = (struct wanted){ .d = d,
+                          .of = {
                               [RTNL_LINK] = { d->links, d->n_links, sizeof(d->links[0]) },
                               [RTNL_ROUTE] = { d->routes, d->n_routes, sizeof(d->routes[0]) },
                               [RTNL_RULE] = { d->rules, d->n_rules, sizeof(d->rules[0]) },
@@ -237,10 +239,35 @@ static bool add(struct pass *p, const void *want)
     return !e;
 }
 
+static bool is_held(const struct desired *d, const struct rtnl_kind *kind, const void *object)
+{
+    const struct desired_rule *r = object;
+    for (size_t i = 0; kind == &rtnl_rule_kind && i < d->n_held; i++)
+        if (d->held[i] == r->table)
+            return true;
+    return false;
+}
+
+/* A class that is gone left it to stay. */
+static bool is_kept(const struct desired *d, const struct rtnl_kind *kind, const void *object)
+{
+    const struct desired_rule *rule = object;
+    const struct desired_route *route = object;
+    for (size_t i = 0; i < d->n_kept; i++) {
+        const struct desired_keep *k = &d->kept[i];
+        if (kind == &rtnl_rule_kind && rule->family == k->family && rule->priority == k->priority &&
+            rule->table == k->table && !rule->fwmark)
+            return true;
+        if (kind == &rtnl_route_kind && route->table == k->table && k->table != RT_TABLE_MAIN)
+            return true;
+    }
+    return false;
+}
+
 static void on_add(const void *want, void *user)
 {
     struct pass *p = user;
-    if (p->step == ADD && add(p, want))
+    if (p->step == ADD && !is_held(p->wanted->d, p->kind, want) && add(p, want))
         p->r->report->adds++;
 }
 
@@ -272,7 +299,9 @@ static bool in_the_way(const struct pass *p, const void *have)
 static void on_del(const void *have, void *user)
 {
     struct pass *p = user;
-    if (p->step != REMOVE && !in_the_way(p, have)) {
+    const struct desired *d = p->wanted->d;
+    if ((p->step != REMOVE && !in_the_way(p, have)) || is_held(d, p->kind, have) ||
+        is_kept(d, p->kind, have)) {
         keep(p, have);
     } else if (del(p, have, owner(p, have))) {
         p->r->report->deletes++;
@@ -326,6 +355,7 @@ static void sync_kind(struct rtnl *r, enum rtnl_kind_id id, const struct wanted 
 /* Listing: the same differences as lines. */
 struct listing {
     const struct rtnl_kind *kind;
+    const struct desired *d;
     struct buf *out;
 };
 
@@ -337,9 +367,8 @@ static void list_add(const void *want, void *user)
     buf_puts(l->out, "\n");
 }
 
-static void list_del(const void *have, void *user)
+static void list_gone(struct listing *l, const void *have)
 {
-    struct listing *l = user;
     buf_puts(l->out, "- ");
     l->kind->text(have, l->out);
     if (l->kind->note)
@@ -347,16 +376,23 @@ static void list_del(const void *have, void *user)
     buf_puts(l->out, "\n");
 }
 
+static void list_del(const void *have, void *user)
+{
+    struct listing *l = user;
+    if (!is_kept(l->d, l->kind, have))
+        list_gone(l, have);
+}
+
 static void list_change(const void *have, const void *want, void *user)
 {
-    list_del(have, user);
+    list_gone(user, have);
     list_add(want, user);
 }
 
 static void list_difference(struct rtnl *r, const struct wanted *w, struct buf *out)
 {
     for (int i = 0; i < RTNL_KINDS; i++) {
-        struct listing l = { .kind = kinds[i], .out = out };
+        struct listing l = { .kind = kinds[i], .d = w->d, .out = out };
         const struct diff_ops ops = {
             .cmp = kinds[i]->cmp,
             .equal = kinds[i]->equal,

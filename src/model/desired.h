@@ -60,6 +60,14 @@ struct desired_sysctl { /* key: path */
     bool restore; /* cleanup puts the old value back (false: it goes with its device) */
 };
 
+/* A rule of a traffic class that stays, with the routes of its table unless that is main, when the
+ * class is deleted; key: class, family, priority */
+struct desired_keep {
+    const char *traffic_class;
+    uint8_t family;
+    uint32_t priority, table;
+};
+
 /* A service's health-check node port, answered over HTTP; key: port */
 struct health_check {
     uint16_t port;
@@ -85,6 +93,11 @@ struct desired {
     const struct health_check *health_checks;
     size_t n_health_checks;
     const struct bird_config *bird; /* NULL: no class needs BIRD */
+    /* Classes that are there; those that were: their rules and routes are left alone. */
+    const struct desired_keep *keeps, *kept;
+    size_t n_keeps, n_kept;
+    const uint32_t *held; /* tables: rules that lead to them stay as they are for now */
+    size_t n_held;
     struct ipvs_group *const *ipvs; /* by owner */
     size_t n_ipvs;
     const struct ipvs_want *ipvs_node; /* NULL: services are not proxied by IPVS */

@@ -48,6 +48,8 @@ struct traffic_routes {
     struct string_list reject;       /* as in a rule */
 };
 
+enum cleanup_policy { CLEANUP_DELETE, CLEANUP_KEEP };
+
 struct traffic_row {
     const char *name;
     bool ready;
@@ -72,6 +74,7 @@ struct traffic_class {
     struct traffic_rule *rules;
     uint32_t n_rules;
     struct traffic_routes *routes; /* NULL: none */
+    enum cleanup_policy cleanup;   /* when the class is deleted */
     struct traffic_status status;
 };
 

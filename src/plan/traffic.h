@@ -38,6 +38,7 @@ void node_pod_cidrs(const struct node *n, enum family_index f, struct prefix_lis
 struct traffic_view {
     const struct traffic_class *obj;
     struct verdict refused; /* reason NULL: accepted */
+    bool uncovered;         /* refused for what its routes lack, whatever other classes do */
     bool here;              /* this node is selected */
     uint32_t n_selected;
 
@@ -57,6 +58,7 @@ struct traffic_result {
     VEC(struct desired_route) routes;
     VEC(struct desired_rule) rules;
     VEC(struct problem) problems;
+    VEC(struct desired_keep) keeps;
     struct bird_config bird;
     bool has_bird;
 };

@@ -140,15 +140,12 @@ static int by_age(const void *x, const void *y)
 }
 
 /* Of two that clash the older one holds. */
-static void accept_all(struct traffic_pass *t)
+static void accept_round(struct traffic_pass *t, struct traffic_view **v)
 {
     size_t n = t->out->n_views;
-    struct traffic_view **v = arena_new_array(&t->out->mem, n, struct traffic_view *);
-    for (size_t i = 0; i < n; i++)
-        v[i] = &t->out->views[i];
-    if (n > 1)
-        qsort(v, n, sizeof(v[0]), by_age);
     for (size_t i = 0; i < n; i++) {
+        if (v[i]->uncovered)
+            continue;
         v[i]->refused = own_merits(t, v[i]->obj);
         for (size_t j = 0; j < i && !v[i]->refused.reason; j++)
             if (!v[j]->refused.reason)
@@ -179,11 +176,12 @@ static bool main_has_the_pods(struct traffic_pass *t, const struct traffic_class
     return found;
 }
 
-static void check_gateway_guard(struct traffic_pass *t, struct traffic_view *v)
+/* True when it refuses the class. */
+static bool refuse_uncovered(struct traffic_pass *t, struct traffic_view *v)
 {
     const struct traffic_class *c = v->obj;
     if (v->refused.reason || !c->routes || !c->routes->gateway || c->routes->fall_through.n)
-        return;
+        return false;
     for (uint32_t i = 0; i < c->n_rules; i++) {
         enum family_index f = c->rules[i].family == IP_V4 ? F4 : F6;
         struct prefix_list reject = prefixes_of(&t->sets, &c->routes->reject, f);
@@ -203,7 +201,26 @@ static void check_gateway_guard(struct traffic_pass *t, struct traffic_view *v)
                                     "): add PodCIDRs, or such a rule",
                                     c->rules[i].family, c->rules[i].priority)
         };
-        return;
+        v->uncovered = true;
+        return true;
+    }
+    return false;
+}
+
+/* A class that is refused stands in no other's way: those it had refused are looked at again. */
+static void accept_all(struct traffic_pass *t)
+{
+    size_t n = t->out->n_views;
+    struct traffic_view **v = arena_new_array(&t->out->mem, n, struct traffic_view *);
+    for (size_t i = 0; i < n; i++)
+        v[i] = &t->out->views[i];
+    if (n > 1)
+        qsort(v, n, sizeof(v[0]), by_age);
+    for (bool again = true; again;) {
+        accept_round(t, v);
+        again = false;
+        for (size_t i = 0; i < n && !again; i++)
+            again = refuse_uncovered(t, v[i]);
     }
 }
 
@@ -215,6 +232,17 @@ static const struct host_table *foreign_table(const struct host *h, uint32_t tab
         if (h->foreign_tables[i].table == table)
             return &h->foreign_tables[i];
     return NULL;
+}
+
+/* Sorted by class, since the views are. */
+static void put_keeps(struct traffic_pass *t, const struct traffic_class *c)
+{
+    for (uint32_t i = 0; i < c->n_rules && c->cleanup == CLEANUP_KEEP; i++)
+        vec_push(&t->out->keeps,
+                 (struct desired_keep){ .traffic_class = arena_strdup(&t->out->mem, c->o.meta.name),
+                                        .family = (uint8_t)c->rules[i].family,
+                                        .priority = c->rules[i].priority,
+                                        .table = c->table });
 }
 
 static void build_here(struct traffic_pass *t, struct traffic_view *v, struct bird_table **tables)
@@ -241,6 +269,7 @@ static void build_here(struct traffic_pass *t, struct traffic_view *v, struct bi
         traffic_mesh_build(t, v, (*tables)++);
     }
     traffic_rules_build(t, v);
+    put_keeps(t, c);
 }
 
 /* The first IPv4 InternalIP; without one a number made of the node's name. */
@@ -307,8 +336,6 @@ static struct traffic_result *build(const struct snapshot *s)
             v->n_selected += traffic_selects(v->obj, s->nodes[j]);
     }
     accept_all(&t);
-    for (size_t i = 0; i < out->n_views; i++)
-        check_gateway_guard(&t, &out->views[i]);
     build_all(&t);
     prefix_sets_done(&t.sets);
     if (out->routes.n > 1)
@@ -329,6 +356,7 @@ static void result_unref(struct traffic_result *r)
     vec_done(&r->routes);
     vec_done(&r->rules);
     vec_done(&r->problems);
+    vec_done(&r->keeps);
     arena_done(&r->mem);
     free(r);
 }
@@ -404,6 +432,8 @@ void traffic_publish(struct planner *p, struct pass *pass)
     d->rules = pass->rules.v;
     d->n_rules = pass->rules.n;
     d->bird = r->has_bird ? &r->bird : NULL;
+    d->keeps = r->keeps.v;
+    d->n_keeps = r->keeps.n;
 }
 
 void traffic_pass_done(struct pass *pass)

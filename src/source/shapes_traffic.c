@@ -12,6 +12,9 @@ static const struct name_value families[] = { { "IPv4", IP_V4 }, { "IPv6", IP_V6
 static const struct name_value managers[] = { { "Agent", GATEWAY_AGENT },
                                               { "BIRD", GATEWAY_BIRD },
                                               { NULL, 0 } };
+static const struct name_value policies[] = { { "Delete", CLEANUP_DELETE },
+                                              { "Keep", CLEANUP_KEEP },
+                                              { NULL, 0 } };
 
 /* ---- strings ---- */
 
@@ -299,6 +302,8 @@ static const struct field spec_fields[] = {
     { "rules", FIELD_LIST, AT(struct traffic_class, rules), N(struct traffic_class, n_rules),
       .flags = REQUIRED | NONEMPTY, .shape = &rule_shape },
     { "routes", FIELD_POINTER, AT(struct traffic_class, routes), .shape = &routes_shape },
+    { "cleanupPolicy", FIELD_ENUM, AT(struct traffic_class, cleanup), .initial = CLEANUP_DELETE,
+      .names = policies },
     END,
 };
 

@@ -46,6 +46,7 @@ static void defaults_are_those_of_the_crd(void **state)
     assert_int_equal(c->routes->fall_through.n, 2);
     assert_string_equal(c->routes->fall_through.v[1], PREFIXES_ATTACHED);
     assert_string_equal(c->routes->pod_device, "");
+    assert_int_equal(c->cleanup, CLEANUP_DELETE);
     decoded_done(&d);
 }
 
@@ -71,6 +72,7 @@ static void what_the_crd_refuses_is_refused_and_told_why(void **state)
         { CLASS("  table: 255\n" RULES), "spec.table is one of 253 and 255" },
         { CLASS("  table: 0\n" RULES), "spec.table is 0; an integer from 1 to 4294967295" },
         { CLASS("  table: 254\n" RULES "  routes: {}"), "spec.routes are given, but a class that" },
+        { CLASS(TABLE RULES "  cleanupPolicy: Leave"), "spec.cleanupPolicy is Leave; Delete" },
         { CLASS(TABLE "  rules: []"), "spec.rules is an empty list" },
         { CLASS(RULE("priority: 103, to: [PodCIDRs]")), "spec.rules[0].priority is 103" },
         { CLASS(RULE("priority: 104")), "spec.rules[0] has neither from nor to" },

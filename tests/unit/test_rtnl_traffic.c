@@ -245,6 +245,63 @@ static void another_gateway_takes_the_place_of_the_old(void **state)
     world_done(&w);
 }
 
+/* Of the class that is gone, and of its table; everything else goes. */
+static void what_a_class_left_to_stay_is_not_touched(void **state)
+{
+    (void)state;
+    static const struct desired_keep kept[] = { { "pods", IP_V4, 1001, 47 },
+                                                { "local", IP_V6, 990, 254 } };
+    const struct desired gone = { .kept = kept, .n_kept = 2 };
+    struct world w = world_new();
+    struct buf out = { 0 };
+    sync_with(&w, hybrid(&w), false);
+    char *table = strdup(output("ip -4 route show table 47; ip -6 route show table 47"));
+    for (int restarts = 0; restarts < 2; restarts++) {
+        assert_int_equal(sync_with(&w, &gone, true), restarts ? 0 : 2);
+        assert_no_refusals(&w);
+        assert_string_equal(
+            output("(ip -4 rule; ip -6 rule) | grep 'proto 107' | tr '\t' ' ' | sed 's/ *$//'"),
+            "1001: from 10.244.0.0/16 lookup 47 proto 107\n"
+            "990: from all to fd00::/8 lookup main proto 107\n");
+        assert_string_equal(output("ip -4 route show table 47; ip -6 route show table 47"), table);
+        rtnl_free(w.rtnl);
+        w.rtnl = rtnl_new(w.port);
+    }
+    assert_int_equal(rtnl_diff(w.rtnl, &gone, &out, NULL), 0);
+    assert_int_equal(out.n, 0);
+    run("ip rule del pref 1001"); /* and what is gone does not come back */
+    assert_int_equal(sync_with(&w, &gone, true), 0);
+    assert_int_equal(rtnl_cleanup(w.rtnl, false, &out, NULL), 0);
+    assert_non_null(strstr(out.p, "- rule inet6 990: to fd00::/8 lookup 254\n"));
+    assert_string_equal(output("ip -4 route show table 47; ip -6 route show table 47"), "");
+    free(table);
+    buf_done(&out);
+    world_done(&w);
+}
+
+static void rules_to_a_table_that_is_held_stay_as_they_are(void **state)
+{
+    (void)state;
+    static const uint32_t held[] = { 47 };
+    struct world w = world_new();
+    struct desired d = *hybrid(&w), less;
+    d.held = held;
+    d.n_held = 1;
+    assert_int_equal(sync_with(&w, &d, false), 8); /* its routes, and rules to other tables */
+    assert_string_equal(output("(ip -4 rule; ip -6 rule) | grep -c 'lookup 47'"), "0\n");
+    d.n_held = 0;
+    assert_int_equal(sync_with(&w, &d, false), 2);
+    less = d;
+    less.n_rules = 0;
+    less.held = held;
+    less.n_held = 1;
+    assert_int_equal(sync_with(&w, &less, false), 2);
+    assert_string_equal(output("(ip -4 rule; ip -6 rule) | grep -c 'lookup 47'"), "2\n");
+    less.n_held = 0;
+    assert_int_equal(sync_with(&w, &less, false), 2);
+    world_done(&w);
+}
+
 static void a_difference_is_told_in_words(void **state)
 {
     (void)state;
@@ -274,6 +331,8 @@ int main(void)
         cmocka_unit_test(what_somebody_takes_away_comes_back),
         cmocka_unit_test(a_route_waits_for_its_link),
         cmocka_unit_test(another_gateway_takes_the_place_of_the_old),
+        cmocka_unit_test(what_a_class_left_to_stay_is_not_touched),
+        cmocka_unit_test(rules_to_a_table_that_is_held_stay_as_they_are),
         cmocka_unit_test(a_difference_is_told_in_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,182 @@
+#include "agent/keep.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/vec.h"
+
+#define TABLE_MAIN 254
+
+struct keep {
+    char *state_dir, *file, *fresh; /* paths; the file while it is being written */
+    struct buf written, text;       /* what the file says; what it should */
+    struct arena mem[2];            /* owns the names: those of now, and of the one before */
+    VEC(struct desired_keep) all[2];
+    size_t n_gone; /* the first ones of all[now]: of classes that are gone */
+    int now;
+};
+
+static char *path_in(const char *state_dir, const char *name)
+{
+    struct buf b = { 0 };
+    buf_printf(&b, "%s/%s", state_dir, name);
+    return b.p;
+}
+
+static void add(struct keep *k, int to, const struct desired_keep *x)
+{
+    struct desired_keep copy = *x;
+    copy.traffic_class = arena_strdup(&k->mem[to], x->traffic_class);
+    vec_push(&k->all[to], copy);
+}
+
+static void put_text(struct keep *k)
+{
+    buf_clear(&k->text);
+    for (size_t i = 0; i < k->all[k->now].n; i++) {
+        const struct desired_keep *x = &k->all[k->now].v[i];
+        buf_printf(&k->text, "%s %u %" PRIu32 " %" PRIu32 "\n", x->traffic_class, x->family,
+                   x->priority, x->table);
+    }
+}
+
+/* ---- the file ---- */
+
+static int read_lines(struct keep *k, FILE *f, struct err *err)
+{
+    char line[512], name[254];
+    while (fgets(line, sizeof(line), f)) {
+        struct desired_keep x = { .traffic_class = name };
+        unsigned family;
+        if (sscanf(line, "%253s %u %" SCNu32 " %" SCNu32, name, &family, &x.priority, &x.table) !=
+                4 ||
+            (family != IP_V4 && family != IP_V6))
+            return err_set(err, EINVAL,
+                           "%s: line %zu is not CLASS FAMILY PRIORITY TABLE: remove the file, and "
+                           "what classes left behind is removed, too",
+                           k->file, k->all[0].n + 1);
+        x.family = (uint8_t)family;
+        add(k, 0, &x);
+    }
+    return ferror(f) ? err_set(err, EIO, "cannot read %s", k->file) : 0;
+}
+
+int keep_open(const char *state_dir, struct keep **ret, struct err *err)
+{
+    struct keep *k = xcalloc(1, sizeof(*k));
+    k->state_dir = xstrdup(state_dir);
+    k->file = path_in(state_dir, "kept");
+    k->fresh = path_in(state_dir, "kept.new");
+    FILE *f = fopen(k->file, "re");
+    int r = 0;
+    if (f) {
+        r = read_lines(k, f, err);
+        fclose(f);
+    } else if (errno != ENOENT) {
+        r = err_set(err, errno, "cannot read %s: %s", k->file, strerror(errno));
+    }
+    if (r) {
+        keep_close(k);
+        return r;
+    }
+    put_text(k);
+    buf_puts(&k->written, buf_str(&k->text));
+    *ret = k;
+    return 0;
+}
+
+void keep_close(struct keep *k)
+{
+    if (!k)
+        return;
+    free(k->state_dir);
+    free(k->file);
+    free(k->fresh);
+    buf_done(&k->written);
+    buf_done(&k->text);
+    for (int i = 0; i < 2; i++) {
+        arena_done(&k->mem[i]);
+        vec_done(&k->all[i]);
+    }
+    free(k);
+}
+
+/* Complete in its place before the first rule is: a crash must not lose what a class was promised. */
+int keep_write(struct keep *k, struct err *err)
+{
+    if (!strcmp(buf_str(&k->text), buf_str(&k->written)))
+        return 0;
+    if (mkdir(k->state_dir, 0755) && errno != EEXIST)
+        return err_set(err, errno, "cannot make the state directory %s: %s", k->state_dir,
+                       strerror(errno));
+    FILE *f = fopen(k->fresh, "we");
+    if (!f)
+        return err_set(err, errno, "cannot write %s: %s", k->fresh, strerror(errno));
+    bool ok = fputs(buf_str(&k->text), f) >= 0 && !fflush(f) && !fsync(fileno(f));
+    ok &= !fclose(f);
+    if (!ok || rename(k->fresh, k->file))
+        return err_set(err, errno, "cannot write %s: %s", k->file, strerror(errno));
+    buf_clear(&k->written);
+    buf_puts(&k->written, buf_str(&k->text));
+    return 0;
+}
+
+int keep_cleanup(const char *state_dir, struct err *err)
+{
+    static const char *const names[] = { "kept", "kept.new" };
+    int r = 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !r; i++) {
+        char *path = path_in(state_dir, names[i]);
+        if (unlink(path) && errno != ENOENT)
+            r = err_set(err, errno, "cannot remove %s: %s", path, strerror(errno));
+        free(path);
+    }
+    return r;
+}
+
+/* ---- what stays ---- */
+
+static bool is_there(const struct snapshot *s, const char *traffic_class)
+{
+    for (size_t i = 0; i < s->n_traffic_classes; i++)
+        if (!strcmp(s->traffic_classes[i]->o.meta.name, traffic_class))
+            return true;
+    return false;
+}
+
+static bool is_wanted(const struct desired *d, const struct desired_keep *x)
+{
+    bool own = x->table != TABLE_MAIN;
+    for (size_t i = 0; i < d->n_rules; i++)
+        if ((d->rules[i].family == x->family && d->rules[i].priority == x->priority) ||
+            (own && d->rules[i].table == x->table))
+            return true;
+    for (size_t i = 0; i < d->n_routes; i++)
+        if (own && d->routes[i].table == x->table)
+            return true;
+    return false;
+}
+
+void keep_apply(struct keep *k, const struct snapshot *s, struct desired *d)
+{
+    int before = k->now;
+    k->now = !before;
+    arena_reset(&k->mem[k->now]);
+    k->all[k->now].n = 0;
+    for (size_t i = 0; i < k->all[before].n; i++) {
+        const struct desired_keep *x = &k->all[before].v[i];
+        if (!is_there(s, x->traffic_class) && !is_wanted(d, x))
+            add(k, k->now, x);
+    }
+    k->n_gone = k->all[k->now].n;
+    for (size_t i = 0; i < d->n_keeps; i++)
+        add(k, k->now, &d->keeps[i]);
+    d->kept = k->all[k->now].v;
+    d->n_kept = k->n_gone;
+    put_text(k);
+}

@@ -1,0 +1,234 @@
+"""Classes come and go: in which order, what stays, and what helps a BIRD that does not start."""
+
+import os
+import shutil
+import signal
+
+import pytest
+
+from lab.links import WORLD
+from lab.netns import wait_until
+from test_links import FAMILIES, UNSEPARATED, bird_routes, expect, wait_conditions
+from test_streams import Stream
+
+PODS = ("10.244.", "fd00:244:")
+
+
+def state(lab, node):
+    return [line for f in FAMILIES for line in lab.rules(node, f) + lab.routes(node, 47, f)
+            if "proto bird" not in line]
+
+
+def empty(lab):
+    return not any(lab.rules(n, f) or lab.routes(n, table, f)
+                   for n in lab.nodes for f in FAMILIES for table in (47, 48))
+
+
+def delete_all(lab, names):
+    for name in names:
+        lab.folder.delete("TrafficClass", name)
+    wait_until(lambda: empty(lab), 15, "empty tables")
+
+
+def astray(lab):
+    """What the router received on its way from one pod to another."""
+    return {key: n for key, n in lab.counted("gw").items()
+            if key[1].startswith(PODS) and key[2].startswith(PODS)}
+
+
+# ---- order -----------------------------------------------------------------------------------
+
+
+def test_rules_come_after_bird_has_its_configuration(make_lab):
+    """BIRD is stopped in the middle: routes are there, rules are not."""
+    lab = make_lab("hybrid")
+    agent, bird = lab.agents["k8s-1"], lab.bird_pid("k8s-1")
+    class_ = lab.folder.get("TrafficClass", "pods")
+    delete_all(lab, ["pods"])
+    agent.wait_log("event=bird_configured sessions=0")
+    os.kill(bird, signal.SIGSTOP)
+    try:
+        agent.clear_log()
+        lab.folder.put(class_)
+        wait_until(lambda: os.path.exists(lab.conf("k8s-1") + ".new"), 5, "a question to BIRD")
+        agent.wait_log("event=applied")
+        assert [r for r in lab.routes("k8s-1", 47, 4) if r.startswith("default")]
+        assert lab.rules("k8s-1", 4) == lab.rules("k8s-1", 6) == []
+        os.kill(agent.pid, signal.SIGHUP)  # nor does an audit bring them
+        agent.wait_log("event=audit")
+        assert lab.rules("k8s-1", 4) == lab.rules("k8s-1", 6) == []
+    finally:
+        os.kill(bird, signal.SIGCONT)
+    wait_until(lambda: lab.rules("k8s-1", 4) and lab.rules("k8s-1", 6), 10, "rules")
+    log = agent.log()
+    assert log.index("event=bird_configured") < log.rindex("event=applied")
+
+
+def test_rules_that_are_there_stay_while_bird_is_asked(make_lab):
+    """A node joins, so that rules change, while BIRD does not answer: none goes before another is
+    there."""
+    lab = make_lab("hybrid")
+    bird, before = lab.bird_pid("k8s-1"), lab.rules("k8s-1", 4)
+    lab.agents["k8s-1"].wait_log("event=bird_configured sessions=4")
+    os.kill(bird, signal.SIGSTOP)
+    try:
+        lab.agents["k8s-1"].clear_log()
+        lab.put_node("k8s-4")
+        lab.agents["k8s-1"].wait_log("event=applied")
+        assert lab.rules("k8s-1", 4) == before
+    finally:
+        os.kill(bird, signal.SIGCONT)
+    wait_until(lambda: any("10.244.4.0/24" in r for r in lab.rules("k8s-1", 4)), 10, "the new rule")
+
+
+def test_without_bird_a_class_comes_up(make_lab):
+    lab = make_lab("hybrid")
+    class_ = lab.folder.get("TrafficClass", "pods")
+    for node in lab.nodes:
+        lab.stop_bird(node)
+    delete_all(lab, ["pods"])
+    lab.folder.put(class_)
+    for f in FAMILIES:
+        wait_until(lambda: all(lab.rules(n, f) for n in lab.nodes), 10, "rules")
+        expect(lab, "p1a", lab.pod(2, "a", f), UNSEPARATED)
+        expect(lab, "p1a", WORLD[f], {"k8s-1": {"ingress0"}}, router={"ingress0"})
+
+
+@pytest.mark.parametrize("design", ["hybrid", "two-tables", "one-table"])
+def test_a_class_comes_and_goes_under_traffic(make_lab, design):
+    """Between pods nothing is lost and nothing goes astray. What is masqueraded changes its address
+    with its link: the kernel ends such a flow, at the cost of a packet each time."""
+    lab = make_lab(design)
+    names = [n.split(".")[1] for n in os.listdir(lab.folder.directory) if n.startswith("traffic")]
+    delete_all(lab, names)
+    lab._flush()
+    streams = {}
+    for f in FAMILIES:
+        streams["pods", f] = Stream(lab, "p1a", lab.pod(2, "a", f))
+        streams["world", f] = Stream(lab, "p2a", WORLD[f])
+    try:
+        wait_until(lambda: all(len(s.seen) > 20 for s in streams.values()), 10, "the streams")
+        lab.put_sample(design)
+        lab.wait_sessions(4)
+        wait_until(lambda: len(bird_tables(lab)) >= 4, 10, "routes of BIRD's")
+        for f in FAMILIES:
+            wait_until(lambda: "pod0" in {key[0] for key in lab.counted("k8s-1")}, 5, "pod0")
+        delete_all(lab, names)
+        wait_until(lambda: lab.established("k8s-1") == 0, 10, "no sessions")
+    finally:
+        ended = {name: stream.stop() for name, stream in streams.items()}
+    assert astray(lab) == {}
+    for (kind, f), (_, lost, _) in ended.items():
+        assert lost <= (0 if kind == "pods" else 4), ended
+
+
+def bird_tables(lab):
+    return [r for f in FAMILIES for table in (47, 48) for r in lab.routes("k8s-1", table, f)
+            if "proto bird" in r]
+
+
+# ---- cleanupPolicy ---------------------------------------------------------------------------
+
+
+def test_what_a_class_keeps_stays(make_lab, binary):
+    lab = make_lab("hybrid")
+    class_ = lab.folder.get("TrafficClass", "pods")
+    class_["spec"]["cleanupPolicy"] = "Keep"
+    lab.folder.put(class_)
+    agent, before = lab.agents["k8s-1"], state(lab, "k8s-1")
+    wait_until(lambda: os.path.exists(os.path.join(agent.state_dir, "kept")), 5, "the file")
+    agent.stop()  # the class goes while nobody looks
+    lab.folder.delete("TrafficClass", "pods")
+    agent.clear_log()
+    agent.restart()
+    agent.wait_log("event=bird_configured sessions=0", 15)
+    assert lab.established("k8s-1") == 0
+    lab.put_node("k8s-4")  # of which no rule and no route is made any more
+    os.kill(agent.pid, signal.SIGHUP)
+    agent.wait_log("event=audit")
+    agent.stop()
+    agent.restart()
+    wait_until(lambda: agent.log().count("event=bird_configured") == 2, 20, "BIRD configured again")
+    assert state(lab, "k8s-1") == before
+    assert bird_routes(lab, "k8s-1") == []
+    for f in FAMILIES:
+        expect(lab, "p1a", lab.pod(2, "a", f), UNSEPARATED)
+        expect(lab, "p1a", WORLD[f], {"k8s-1": {"ingress0"}}, router={"ingress0"})
+    diff = lab.run("k8s-1", binary, "diff", "--node", "k8s-1", "--features", "trafficclass",
+                   "--state-dir", agent.state_dir, *lab.folder.arguments).stdout
+    assert "rule" not in diff and "route" not in diff, diff
+    lab.run("k8s-1", "ip", "rule", "del", "pref", "1001", "from", "10.244.1.0/24")
+    agent.clear_log()
+    os.kill(agent.pid, signal.SIGHUP)  # what somebody takes away stays away
+    agent.wait_log("event=audit")
+    assert not any("from 10.244.1.0/24" in r for r in lab.rules("k8s-1", 4))
+    agent.stop()
+    said = lab.run("k8s-1", binary, "cleanup", "--state-dir", agent.state_dir).stdout
+    assert "- rule inet6 1000: from fd00:244:1::/64 lookup 47" in said
+    assert state(lab, "k8s-1") == []
+    assert not os.path.exists(os.path.join(agent.state_dir, "kept"))
+
+
+def test_a_class_of_its_name_takes_over_what_was_kept(make_lab):
+    lab = make_lab("hybrid")
+    class_ = lab.folder.get("TrafficClass", "pods")
+    class_["spec"]["cleanupPolicy"] = "Keep"
+    lab.folder.put(class_)
+    kept = os.path.join(lab.agents["k8s-1"].state_dir, "kept")
+    wait_until(lambda: os.path.exists(kept), 5, "the file")
+    lab.folder.delete("TrafficClass", "pods")
+    wait_until(lambda: lab.established("k8s-1") == 0, 10, "no sessions")
+    class_["spec"]["cleanupPolicy"] = "Delete"
+    lab.folder.put(class_)
+    lab.wait_sessions(4)
+    wait_until(lambda: not open(kept).read(), 5, "an empty file")
+    delete_all(lab, ["pods"])
+
+
+# ---- BIRD does not start ---------------------------------------------------------------------
+
+
+def test_a_file_that_keeps_bird_from_starting_is_replaced(make_lab, binary):
+    """BIRD is started again and again, as a kubelet does it."""
+    lab = make_lab("hybrid")
+    agent = lab.agents["k8s-1"]
+    lab.stop_bird("k8s-1")
+    agent.stop()
+    with open(lab.conf("k8s-1"), "w") as file:
+        file.write("no such statement;\n")
+    agent.clear_log()
+    lab.loop_bird("k8s-1")
+    agent.restart()
+    agent.wait_log("event=bird_conf_written cause=\"BIRD does not come with the one before\"", 15)
+    lab.wait_sessions(4)
+    log = open(os.path.join(lab.state, "k8s-1", "bird.log")).read()
+    assert "syntax error" in log
+    wait_conditions(lab, binary, ready="3/3", Programmed=("True", "AllNodesReady"))
+
+
+def test_a_bird_that_never_starts_is_told(make_lab, binary):
+    lab = make_lab("hybrid")
+    lab.stop_bird("k8s-1")
+    wait_conditions(lab, binary, Programmed=("False", "BirdAway"))
+
+    def message():
+        status = wait_conditions(lab, binary, Programmed=("False", "BirdAway"))
+        return next(c["message"] for c in status["conditions"] if c["type"] == "Programmed")
+    wait_until(lambda: "does not start with the file it has: its log says why" in message(), 10,
+               message)
+    assert message().startswith("node k8s-1: BIRD's control socket: ")
+
+
+def test_a_folder_that_is_not_there_yet_is_waited_for(make_lab, binary):
+    lab = make_lab("hybrid")
+    agent = lab.agents["k8s-1"]
+    lab.stop_bird("k8s-1")
+    agent.stop()
+    folder = os.path.dirname(lab.conf("k8s-1"))
+    shutil.rmtree(folder)
+    agent.clear_log()
+    agent.restart()
+    agent.wait_log("event=bird_conf text=")
+    os.mkdir(folder)
+    lab.start_bird("k8s-1")
+    lab.wait_sessions(4)
