@@ -19,6 +19,7 @@ from .statuses import Statuses
 PLURALS = {"Node": "nodes", "Namespace": "namespaces", "Service": "services",
            "EndpointSlice": "endpointslices", "ServiceCIDR": "servicecidrs",
            "PortMap": "portmaps", "PortMapClass": "portmapclasses"}
+CORE = ("nodes", "services")
 APPLY = "application/apply-patch+yaml"      # JSON is YAML
 MERGE = "application/merge-patch+json"
 
@@ -81,9 +82,10 @@ class KubeObjects(Objects):
         self.namespaces = set()     # nobody finishes their deletion: they stay
         self.newest = 0         # creation of the youngest, seconds since the epoch
 
-    def put(self, api, kind, name, body, namespace=None, labels=None):
+    def put(self, api, kind, name, body, namespace=None, labels=None, annotations=None):
         metadata = {"name": name, **({"namespace": namespace} if namespace else {}),
-                    **({"labels": labels} if labels else {})}
+                    **({"labels": labels} if labels else {}),
+                    **({"annotations": annotations} if annotations else {})}
         path = path_of(api, PLURALS[kind], name, namespace)
         main = {"apiVersion": api, "kind": kind, "metadata": metadata,
                 **{key: value for key, value in body.items() if key != "status"}}
@@ -139,7 +141,8 @@ class KubeStatuses(Statuses):
 
     def read(self, plural, name, namespace=None):
         try:
-            return self.client("GET", path_of(GROUP, plural, name, namespace))
+            api = "v1" if plural in CORE else GROUP
+            return self.client("GET", path_of(api, plural, name, namespace))
         except KubeError as error:
             if error.status == 404:
                 return None
@@ -153,6 +156,7 @@ class KubeStatuses(Statuses):
     def versions(self):
         """Of all objects an agent may write."""
         lists = [path_of(GROUP, "portmaps"), path_of(GROUP, "portmapclasses"),
+                 path_of("v1", "nodes"), path_of("v1", "services"),
                  path_of("events.k8s.io/v1", "events")]
         return {item["metadata"]["uid"]: item["metadata"]["resourceVersion"]
                 for path in lists for item in self.client("GET", path)["items"]}

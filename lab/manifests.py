@@ -33,9 +33,11 @@ class Manifests(Objects):
         return os.path.join(self.directory, ".".join(filter(None, (kind.lower(), namespace, name)))
                             + ".yaml")
 
-    def put(self, api, kind, name, body, namespace=None, labels=None):
+    def put(self, api, kind, name, body, namespace=None, labels=None, annotations=None):
         """Writes an object; the same name again is an update with a higher generation."""
         document = self._document(api, kind, name, body, namespace, labels)
+        if annotations:
+            document["metadata"]["annotations"] = annotations
         write_atomically(self.path(kind, name, namespace),
                          yaml.safe_dump(document, sort_keys=False))
 

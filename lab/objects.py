@@ -7,7 +7,8 @@ class Objects:
     """A cluster's objects. Those who derive from it keep them: `manifests.py` in a folder,
     `kube.py` in an API server. They have:
 
-    put(api, kind, name, body, namespace, labels)  make an object, or replace what it says
+    put(api, kind, name, body, namespace, labels, annotations)
+                                                   make an object, or replace what it says
     put_together(documents)                        several at the same moment: (kind, name, body,
                                                    namespace) of our own kinds
     put_again(kind, name, namespace, labels)       what was put before, perhaps with other labels
@@ -16,10 +17,10 @@ class Objects:
                                                    creationTimestamp than all before
     """
 
-    def node(self, name, internal_ip, labels=None):
+    def node(self, name, internal_ip, labels=None, annotations=None):
         self.put("v1", "Node", name, {"status": {"addresses": [
             {"type": "InternalIP", "address": internal_ip},
-            {"type": "Hostname", "address": name}]}}, labels=labels)
+            {"type": "Hostname", "address": name}]}}, labels=labels, annotations=annotations)
 
     def namespace(self, name, labels=None):
         self.put("v1", "Namespace", name, {}, labels=labels)
