@@ -212,6 +212,25 @@ static int get_list(struct decoder *d, uint32_t at, void *base, const struct fie
     return 0;
 }
 
+/* Anybody who may write an annotation may write a NUL into it, which must not cost the object. */
+static int get_any_text(struct decoder *d, uint32_t at, const char **ret)
+{
+    const struct token *token = &d->tokens->v.v[at];
+    const char *text = token_text(d->tokens, at);
+    if (!is_type(d->tokens, at, SCALAR_STRING) || strlen(text) == token->len)
+        return decode_string(d, at, "a string", ret);
+    struct buf clean = { 0 };
+    for (uint32_t i = 0; i < token->len; i++) {
+        if (text[i])
+            buf_put(&clean, &text[i], 1);
+        else
+            buf_puts(&clean, "\xef\xbf\xbd");
+    }
+    *ret = keep_string(d, clean.p, clean.n);
+    buf_done(&clean);
+    return 0;
+}
+
 /* FIELD_PAIRS when `shape` is NULL: the value is then a string behind the key. */
 static int get_map(struct decoder *d, uint32_t at, void *base, const struct field *f)
 {
@@ -233,7 +252,8 @@ static int get_map(struct decoder *d, uint32_t at, void *base, const struct fiel
         if (f->shape)
             r = decode_shape(d, value, elem, f->shape);
         else if (!is_null(t, value))
-            r = decode_string(d, value, "a string", &text);
+            r = f->flags & ANYTEXT ? get_any_text(d, value, &text)
+                                   : decode_string(d, value, "a string", &text);
         if (r)
             return r;
         if (!f->shape)

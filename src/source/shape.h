@@ -27,6 +27,7 @@ enum field_flags {
     ALWAYS = 4,   /* written even when zero or empty */
     STATUS = 8,   /* read only when the status is asked for */
     SORTED = 16,  /* by the element's first member, a string */
+    ANYTEXT = 32, /* FIELD_PAIRS: a NUL in a value, which servers take, becomes U+FFFD */
 };
 
 struct name_value {

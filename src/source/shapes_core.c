@@ -18,16 +18,20 @@
     {                                                              \
         "creationTimestamp", FIELD_TIME, AT(struct meta, creation) \
     }
+#define META_VERSION                                                       \
+    {                                                                      \
+        "resourceVersion", FIELD_STRING, AT(struct meta, resource_version) \
+    }
 /* clang-format off */
 #define META_ALL \
     { "annotations", FIELD_PAIRS, AT(struct meta, annotations.v), \
-      N(struct meta, annotations.n) }, \
+      N(struct meta, annotations.n), .flags = ANYTEXT }, \
     META_CREATION, \
     { "generation", FIELD_INT, AT(struct meta, generation), .max = INT64_MAX }, \
     { "labels", FIELD_PAIRS, AT(struct meta, labels.v), N(struct meta, labels.n) }, \
     META_NAME, \
     META_NAMESPACE, \
-    { "resourceVersion", FIELD_STRING, AT(struct meta, resource_version) }, \
+    META_VERSION, \
     { "uid", FIELD_STRING, AT(struct meta, uid) }
 /* clang-format on */
 /* In these tables of metadata, what a kind keeps in its own struct has that as its base too. */
@@ -220,7 +224,7 @@ static const struct shape service_labels_shape = { .fields = service_labels_fiel
 static const struct field service_meta_fields[] = {
     META_CREATION, { "labels", FIELD_OBJECT, .shape = &service_labels_shape },
     META_NAME,     META_NAMESPACE,
-    END,
+    META_VERSION,  END,
 };
 static const struct shape service_meta_shape = { .fields = service_meta_fields };
 
@@ -254,6 +258,8 @@ static const struct field service_spec_fields[] = {
     { "externalTrafficPolicy", FIELD_ENUM, AT(struct service, external_policy), .names = policies },
     { "healthCheckNodePort", FIELD_INT, AT(struct service, health_check_port), .max = 65535 },
     { "internalTrafficPolicy", FIELD_ENUM, AT(struct service, internal_policy), .names = policies },
+    { "loadBalancerClass", FIELD_STRING, AT(struct service, load_balancer_class) },
+    { "loadBalancerIP", FIELD_STRING, AT(struct service, load_balancer_ip) },
     { "loadBalancerSourceRanges", FIELD_STRINGS, AT(struct service, source_ranges) },
     { "ports", FIELD_LIST, AT(struct service, ports), N(struct service, n_ports),
       .shape = &service_port_shape },
@@ -299,7 +305,19 @@ static const struct field service_fields[] = {
     { "status", FIELD_OBJECT, .shape = &service_status_shape },
     END,
 };
-const struct shape service_shape = { .fields = service_fields, .size = sizeof(struct service) };
+
+/* Versions matter where a status is ours to write; others change with every controller's touch. */
+static void finish_service(void *base, uint32_t seen)
+{
+    (void)seen;
+    struct service *s = base;
+    if (!service_is_held(s))
+        s->o.meta.resource_version = "";
+}
+
+const struct shape service_shape = { .fields = service_fields,
+                                     .size = sizeof(struct service),
+                                     .finish = finish_service };
 
 /* ---- EndpointSlice ---- */
 

@@ -120,6 +120,48 @@ static void what_the_service_proxy_reads(void **state)
     decoded_done(&d);
 }
 
+static void versions_are_kept_of_services_whose_status_is_ours(void **state)
+{
+    (void)state;
+    struct decoded d =
+        yaml("apiVersion: v1\nkind: List\nitems:\n"
+             "- {apiVersion: v1, kind: Service, metadata: {name: a, resourceVersion: "
+             "'7'}, spec: {type: LoadBalancer, loadBalancerIP: 203.0.113.9, "
+             "loadBalancerClass: reweave.levk.dev/node-address}}\n"
+             "- {apiVersion: v1, kind: Service, metadata: {name: b, resourceVersion: "
+             "'7'}, spec: {type: LoadBalancer, loadBalancerClass: x.y/z}}\n"
+             "- {apiVersion: v1, kind: Service, metadata: {name: c, resourceVersion: "
+             "'7'}, spec: {type: ClusterIP}}\n");
+    static const char *const versions[] = { "7", "", "" };
+    assert_int_equal(d.errors.n, 0);
+    assert_int_equal(d.objects.n, 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(d.objects.v[i]->meta.resource_version, versions[i]);
+    const struct service *a = (const void *)d.objects.v[0], *b = (const void *)d.objects.v[1];
+    assert_string_equal(a->load_balancer_ip, "203.0.113.9");
+    assert_string_equal(b->load_balancer_class, "x.y/z");
+    assert_string_equal(b->load_balancer_ip, "");
+    decoded_done(&d);
+}
+
+/* Servers take any text there, from whoever may write annotations: a kubelet, of its own Node. */
+static void an_annotation_cannot_make_a_node_unreadable(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {\"name\": \"a\", "
+        "\"annotations\": {\"reweave.levk.dev/addresses\": \"192.0.2.1\\u0000,\\u0000\", "
+        "\"z\": \"\\u0000\", \"y\": \"\\ud800 \\\"\\n\"}}}";
+    struct decoded d = decode(text, sizeof(text) - 1, CODEC_JSON);
+    assert_int_equal(d.errors.n, 0);
+    assert_int_equal(d.objects.n, 1);
+    const struct label_list *l = &d.objects.v[0]->meta.annotations;
+    assert_int_equal(l->n, 3);
+    assert_string_equal(label_value(l, ANNOTATION_ADDRESSES), "192.0.2.1\xef\xbf\xbd,\xef\xbf\xbd");
+    assert_string_equal(label_value(l, "z"), "\xef\xbf\xbd");
+    decoded_done(&d);
+}
+
 static void what_is_wrong_is_named_with_its_place(void **state)
 {
     (void)state;
@@ -483,6 +525,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_applied),
         cmocka_unit_test(what_the_service_proxy_reads),
+        cmocka_unit_test(versions_are_kept_of_services_whose_status_is_ours),
+        cmocka_unit_test(an_annotation_cannot_make_a_node_unreadable),
         cmocka_unit_test(what_is_wrong_is_named_with_its_place),
         cmocka_unit_test(a_manifest_holds_nothing_unknown),
         cmocka_unit_test(a_kind_spelt_wrong_is_no_other_kind),
