@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "model/trafficclass.h"
@@ -267,6 +268,116 @@ bool admit(struct dir *d, struct entry *e, const struct claim *c, struct object 
     return !r;
 }
 
+/* ---- records that add to the manifest ---- */
+
+static bool is_agents(const char *annotation)
+{
+    return !strcmp(annotation, ANNOTATION_ADDRESSES) || !strcmp(annotation, ANNOTATION_OVERLAY);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const struct label *)a)->key, ((const struct label *)b)->key);
+}
+
+/* Of these keys the record alone says what they are, "" that there is none. */
+static void put_annotations(struct object *o, const struct label_list *written)
+{
+    struct label_list *own = &o->meta.annotations, all = { 0 };
+    all.v = arena_new_array(&o->mem, own->n + written->n, struct label);
+    for (uint32_t i = 0; i < own->n; i++)
+        if (!is_agents(own->v[i].key))
+            all.v[all.n++] = own->v[i];
+    for (uint32_t i = 0; i < written->n; i++)
+        if (is_agents(written->v[i].key) && *written->v[i].value)
+            all.v[all.n++] = (struct label){ arena_strdup(&o->mem, written->v[i].key),
+                                             arena_strdup(&o->mem, written->v[i].value) };
+    if (all.n)
+        qsort(all.v, all.n, sizeof(all.v[0]), by_key);
+    *own = all;
+}
+
+static void put_status(struct service *s, const struct service *record)
+{
+    struct arena *mem = &s->o.mem;
+    s->o.meta.resource_version = arena_strdup(mem, record->o.meta.resource_version);
+    s->n_ingress = record->n_ingress;
+    s->ingress = arena_new_array(mem, s->n_ingress, struct service_ingress);
+    for (uint32_t i = 0; i < s->n_ingress; i++)
+        s->ingress[i] = (struct service_ingress){ arena_strdup(mem, record->ingress[i].ip),
+                                                  record->ingress[i].mode };
+}
+
+/* What agents said is said of a Service that leaves the class no more, as an API server clears
+ * the status then. False: its record cannot be told. */
+static bool add_record(struct dir *d, struct entry *e, const char *file, struct place place,
+                       struct object *o)
+{
+    struct object *record = NULL;
+    struct err err;
+    bool held = e->kind == KIND_NODE || service_is_held((struct service *)o);
+    int r = 0;
+    e->record_dirty = false;
+    if (e->record && held)
+        r = record_read(d, e->kind, e->ns, e->name, &record, &e->record, &err);
+    else if (e->record && d->follow)
+        r = record_delete(d, e, &err);
+    if (r == -EINVAL) {
+        char *path = record_path(d, e->kind, e->ns, e->name);
+        err_prefix(&err, "the record %s is bad, what it said is lost", path);
+        dir_note(d, true, file, place, err.text);
+        free(path);
+    } else if (r && r != -ENOENT) {
+        fail(d, e, file, place, &err);
+        return false;
+    }
+    if (!record)
+        e->record = r == -EINVAL;
+    if (record && e->kind == KIND_NODE)
+        put_annotations(o, &record->meta.annotations);
+    else if (record)
+        put_status((struct service *)o, (const struct service *)record);
+    object_free(record);
+    e->failing = false;
+    return true;
+}
+
+bool admit_added(struct dir *d, struct entry *e, const struct claim *c, struct object *manifest,
+                 struct object **ret)
+{
+    free(e->last);
+    e->last = NULL;
+    if (e->kind == KIND_NODE || service_is_held((struct service *)manifest))
+        index_keep(e, manifest);
+    if (!add_record(d, e, c->file->name, c->place, manifest)) {
+        object_free(manifest);
+        return false;
+    }
+    *ret = manifest;
+    return true;
+}
+
+/* The record of such a kind may have changed: the manifest need not be read again. */
+static void reread_added(struct dir *d, struct entry *e)
+{
+    uint64_t before = e->record;
+    if (e->owner && e->present && e->last) {
+        struct object *o = decode(e->last, strlen(e->last));
+        if (add_record(d, e, e->owner->file->name, e->owner->place, o) && e->record != before)
+            index_upsert(d, e, o);
+        else
+            object_free(o);
+        return;
+    }
+    /* Nobody's: it goes. */
+    char *path = record_path(d, e->kind, e->ns, e->name);
+    if (access(path, F_OK))
+        e->record = 0;
+    free(path);
+    e->record_dirty = false;
+    index_touch(d, e);
+}
+
 void admit_records(struct dir *d)
 {
     for (size_t i = 0; i < d->records.n; i++) {
@@ -276,6 +387,10 @@ void admit_records(struct dir *d)
         e->queued = false;
         if (!e->record_dirty)
             continue;
+        if (record_adds(e->kind)) {
+            reread_added(d, e);
+            continue;
+        }
         struct err err;
         int r = read_or_restore(d, e, &o, &err);
         if (r && r != -ENOENT && r != -EINVAL) {

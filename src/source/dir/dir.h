@@ -41,7 +41,8 @@ struct entry {
     uint64_t in_force;         /* its hash */
     uint64_t record;           /* hash of the record's bytes as last read, 0: no record known */
     uint64_t spec;             /* hash of the spec the sink has, of kinds with records */
-    char *last;                /* a class as the sink has it, should its record be lost */
+    char *last;                /* a class as the sink has it, should its record be lost; what the
+                                  manifest says of what a record adds to */
     int64_t gone_us;           /* since when nothing claims it (record kept), 0: claimed */
     bool present;              /* the sink has it */
     bool want;                 /* the version in force must be decoded again */
@@ -132,10 +133,15 @@ void index_drop_claim(struct dir *d, struct claim *c); /* out of its entry; free
 /* Decides all touched entries. False: files must be read again first (they are dirty). */
 bool index_resolve(struct dir *d);
 void index_upsert(struct dir *d, struct entry *e, struct object *o);
+void index_keep(struct entry *e, const struct object *o); /* as e->last */
 void index_free(struct dir *d);
 
 /* ---- record.c ---- */
+/* Of kinds whose record holds the whole object. */
 bool record_kind(enum object_kind kind);
+/* Of kinds whose record, made by the first write, holds only what agents say: the addresses in a
+ * Node's annotations, the status of a Service whose address a node holds. */
+bool record_adds(enum object_kind kind);
 /* Makes .status and opens the lock. */
 int record_open(struct dir *d, struct err *err);
 /* Does not wait: an agent may be stopped while it holds the lock. -EAGAIN: held by another. */
@@ -150,6 +156,9 @@ int record_write(struct dir *d, struct object *o, uint64_t *ret_hash, struct err
 int record_delete(struct dir *d, const struct entry *e, struct err *err);
 /* Marks every record's entry to be read. */
 void record_scan(struct dir *d);
+/* Calls `visit` for each folder there is with records of that kind; ns "" for a cluster-wide one. */
+void record_folders(struct dir *d, enum object_kind kind,
+                    void (*visit)(struct dir *d, enum object_kind kind, const char *ns));
 /* One namespace's, or the classes' when ns is "". */
 void record_scan_folder(struct dir *d, enum object_kind kind, const char *ns);
 void record_mark(struct dir *d, struct entry *e);
@@ -162,6 +171,9 @@ char *record_path(const struct dir *d, enum object_kind kind, const char *ns, co
 /* Takes a manifest's object. True and *ret: what the sink gets; false: nothing new (noted). */
 bool admit(struct dir *d, struct entry *e, const struct claim *c, struct object *manifest,
            struct object **ret);
+/* The same for kinds with a record that adds to the manifest. */
+bool admit_added(struct dir *d, struct entry *e, const struct claim *c, struct object *manifest,
+                 struct object **ret);
 /* Reads the records marked and tells the sink of those that changed. */
 void admit_records(struct dir *d);
 

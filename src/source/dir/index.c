@@ -110,8 +110,7 @@ static void drop_pending(struct entry *e)
     }
 }
 
-/* Links live by the claims in the status of a class, which nothing else knows of. */
-static void keep(struct entry *e, const struct object *o)
+void index_keep(struct entry *e, const struct object *o)
 {
     struct buf b = { 0 };
     struct writer *w = writer_json_new(&b, false);
@@ -126,10 +125,20 @@ void index_upsert(struct dir *d, struct entry *e, struct object *o)
     e->present = true;
     if (record_kind(e->kind))
         e->spec = encode_spec_hash(o);
+    /* Links live by the claims in the status of a class, which nothing else knows of. */
     if (e->kind == KIND_PORTMAPCLASS)
-        keep(e, o);
+        index_keep(e, o);
     d->changed = true;
     d->source.sink.upsert(d->source.sink.user, o);
+}
+
+/* False: nothing new, or its record cannot be told; *o is freed. */
+static bool with_record(struct dir *d, struct entry *e, const struct claim *owner,
+                        struct object **o)
+{
+    if (record_kind(e->kind))
+        return admit(d, e, owner, *o, o);
+    return record_adds(e->kind) ? admit_added(d, e, owner, *o, o) : true;
 }
 
 /* False: its files must be read again. */
@@ -150,7 +159,7 @@ static bool resolve_claimed(struct dir *d, struct entry *e, struct claim *owner)
     }
     struct object *o = owner->pending;
     owner->pending = NULL;
-    if (!record_kind(e->kind) || admit(d, e, owner, o, &o))
+    if (with_record(d, e, owner, &o))
         index_upsert(d, e, o);
     e->owner = owner;
     e->in_force = owner->good;
@@ -166,7 +175,8 @@ static void resolve_unclaimed(struct dir *d, struct entry *e)
 {
     e->owner = NULL;
     e->in_force = 0;
-    if (e->record && (e->claims || (!e->claimed && (d->unknown || d->unlisted)))) {
+    if (record_kind(e->kind) && e->record &&
+        (e->claims || (!e->claimed && (d->unknown || d->unlisted)))) {
         struct object *o;
         if ((!e->present || e->want) &&
             !record_read(d, e->kind, e->ns, e->name, &o, &e->record, NULL))

@@ -1,5 +1,5 @@
 /* DIR/.status: what an API server keeps beside the manifests, one JSON file per PortMap,
- * PortMapClass and TrafficClass. Written under .lock, as .tmp first and then renamed, so a reader needs no lock
+ * PortMapClass and TrafficClass, and per Node and Service some agent said something of. Written under .lock, as .tmp first and then renamed, so a reader needs no lock
  * and a crash leaves nothing but a .tmp that the next write replaces. */
 #include <dirent.h>
 #include <errno.h>
@@ -16,6 +16,11 @@
 bool record_kind(enum object_kind kind)
 {
     return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS || kind == KIND_TRAFFICCLASS;
+}
+
+bool record_adds(enum object_kind kind)
+{
+    return kind == KIND_NODE || kind == KIND_SERVICE;
 }
 
 static char *status_path(const struct dir *d, const char *name)
@@ -60,12 +65,9 @@ int record_open(struct dir *d, struct err *err)
 {
     record_close(d);
     int r = make_folder(status_path(d, ""), err);
-    if (!r)
-        r = make_folder(record_path(d, KIND_PORTMAP, "", NULL), err);
-    if (!r)
-        r = make_folder(record_path(d, KIND_PORTMAPCLASS, "", NULL), err);
-    if (!r)
-        r = make_folder(record_path(d, KIND_TRAFFICCLASS, "", NULL), err);
+    for (enum object_kind kind = 0; kind < KIND_COUNT && !r; kind++)
+        if (record_kind(kind) || record_adds(kind))
+            r = make_folder(record_path(d, kind, "", NULL), err);
     if (r)
         return r;
     char *path = status_path(d, ".lock");
@@ -265,6 +267,25 @@ void record_scan_folder(struct dir *d, enum object_kind kind, const char *ns)
     free(path);
 }
 
+void record_folders(struct dir *d, enum object_kind kind,
+                    void (*visit)(struct dir *d, enum object_kind kind, const char *ns))
+{
+    if (!record_kind(kind) && !record_adds(kind))
+        return;
+    if (!kind_info[kind].namespaced) {
+        visit(d, kind, "");
+        return;
+    }
+    char *path = record_path(d, kind, "", NULL);
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (*entry->d_name != '.')
+            visit(d, kind, entry->d_name);
+    if (dir)
+        closedir(dir);
+    free(path);
+}
+
 void record_scan(struct dir *d)
 {
     /* Those that are gone, too. */
@@ -273,14 +294,6 @@ void record_scan(struct dir *d)
     while (map_next(&d->entries, &i, NULL, NULL, &v))
         if (((struct entry *)v)->record)
             record_mark(d, v);
-    record_scan_folder(d, KIND_PORTMAPCLASS, "");
-    record_scan_folder(d, KIND_TRAFFICCLASS, "");
-    char *path = record_path(d, KIND_PORTMAP, "", NULL);
-    DIR *dir = opendir(path);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (*entry->d_name != '.')
-            record_scan_folder(d, KIND_PORTMAP, entry->d_name);
-    if (dir)
-        closedir(dir);
-    free(path);
+    for (enum object_kind kind = 0; kind < KIND_COUNT; kind++)
+        record_folders(d, kind, record_scan_folder);
 }

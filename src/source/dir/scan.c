@@ -166,7 +166,7 @@ static void note_unknown(struct reading *r, const struct found *found)
 
 static void note_error(struct reading *r, const struct found *found, const struct entry *e)
 {
-    bool held = e && e->record;
+    bool held = e && e->record && record_kind(e->kind);
     for (const struct claim *c = e ? e->claims : NULL; c; c = c->next)
         held = held || c->good;
     struct buf b = { 0 };

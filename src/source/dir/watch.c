@@ -1,5 +1,4 @@
 /* inotify: what changed, as marks on files and records; then a pass a moment later. */
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/inotify.h>
@@ -15,7 +14,7 @@
 
 enum watch_type {
     WATCH_FOLDER,     /* DIR or a folder in it */
-    WATCH_NAMESPACES, /* .status/portmaps */
+    WATCH_NAMESPACES, /* .status/portmaps, .status/services */
     WATCH_RECORDS,    /* a folder of records */
 };
 
@@ -156,17 +155,14 @@ void watch_records(struct dir *d)
     if (!d->watcher->lost)
         return;
     d->watcher->lost = false;
-    watch_record_folder(d, KIND_PORTMAPCLASS, "");
-    watch_record_folder(d, KIND_TRAFFICCLASS, "");
-    char *path = record_path(d, KIND_PORTMAP, "", NULL);
-    add(d, path, WATCH_NAMESPACES, KIND_PORTMAP, "");
-    DIR *dir = opendir(path);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (*entry->d_name != '.')
-            watch_record_folder(d, KIND_PORTMAP, entry->d_name);
-    if (dir)
-        closedir(dir);
-    free(path);
+    for (enum object_kind kind = 0; kind < KIND_COUNT; kind++) {
+        if (kind_info[kind].namespaced && (record_kind(kind) || record_adds(kind))) {
+            char *path = record_path(d, kind, "", NULL);
+            add(d, path, WATCH_NAMESPACES, kind, "");
+            free(path);
+        }
+        record_folders(d, kind, watch_record_folder);
+    }
 }
 
 /* ---- what happened ---- */
@@ -223,8 +219,8 @@ static void take_event(struct dir *d, const struct inotify_event *e)
         return;
     case WATCH_NAMESPACES:
         if ((e->mask & IN_ISDIR) && *e->name != '.') {
-            watch_record_folder(d, KIND_PORTMAP, e->name);
-            record_scan_folder(d, KIND_PORTMAP, e->name);
+            watch_record_folder(d, watch->kind, e->name);
+            record_scan_folder(d, watch->kind, e->name);
         }
         return;
     case WATCH_RECORDS:

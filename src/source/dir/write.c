@@ -36,6 +36,22 @@ static void drop_row(struct class_status *s, const char *name)
     s->n_nodes = n;
 }
 
+/* Both, "" for none: what a manifest says under these keys counts no more. */
+static void put_annotations(struct object *o, const struct status_write *w)
+{
+    struct label *v = arena_new_array(&o->mem, 2, struct label);
+    v[0] = (struct label){ ANNOTATION_ADDRESSES, w->addresses };
+    v[1] = (struct label){ ANNOTATION_OVERLAY, w->overlay };
+    o->meta.annotations = (struct label_list){ v, 2 };
+}
+
+static void put_ingress(struct service *s, const char *ip)
+{
+    s->ingress = arena_new_array(&s->o.mem, 1, struct service_ingress);
+    s->ingress[0] = (struct service_ingress){ ip, IP_MODE_PROXY };
+    s->n_ingress = *ip ? 1 : 0;
+}
+
 /* `o` borrows from `w`. */
 static void apply(struct object *o, const struct status_write *w)
 {
@@ -66,7 +82,10 @@ static void apply(struct object *o, const struct status_write *w)
         t->status = w->traffic;
         return;
     case WRITE_NODE_ANNOTATIONS:
+        put_annotations(o, w);
+        return;
     case WRITE_SERVICE_STATUS:
+        put_ingress((struct service *)o, w->ingress);
         return;
     }
 }
@@ -76,6 +95,24 @@ static void encode(struct buf *b, const struct object *o)
     struct writer *w = writer_json_new(b, false);
     encode_object(w, o);
     writer_free(w);
+}
+
+/* The first record of an object of a kind that has none before something is said of it. Borrows
+ * from `e`. */
+static struct object *make_record(const struct entry *e)
+{
+    struct object *o = object_new(e->kind);
+    o->meta.ns = e->ns;
+    o->meta.name = e->name;
+    if (e->kind == KIND_NODE) {
+        ((struct node *)o)->pod_cidr = "";
+        return o;
+    }
+    struct service *s = (struct service *)o;
+    s->type = SERVICE_LOADBALANCER;
+    s->load_balancer_class = NODE_ADDRESS_CLASS;
+    s->cluster_ip = s->load_balancer_ip = "";
+    return o;
 }
 
 /* 1: nothing to do. */
@@ -90,7 +127,8 @@ static int change(struct dir *d, struct object *o, const struct status_write *w,
     encode(&before, o);
     apply(o, w);
     encode(&after, o);
-    int r = !strcmp(before.p, after.p) ? 1 : record_write(d, o, ret_hash, err);
+    bool known = *o->meta.resource_version;
+    int r = known && !strcmp(before.p, after.p) ? 1 : record_write(d, o, ret_hash, err);
     buf_done(&before);
     buf_done(&after);
     return r;
@@ -110,6 +148,11 @@ int dir_write(struct source *s, const struct status_write *w, struct err *err)
     if (r)
         return r;
     r = record_read(d, kind, w->ns, w->name, &o, &hash, err);
+    const struct entry *e = index_find(d, kind, w->ns, w->name);
+    if ((r == -ENOENT || r == -EINVAL) && record_adds(kind) && e && e->present) {
+        o = make_record(e);
+        r = 0;
+    }
     if (r == -ENOENT || r == -EINVAL) {
         r = err_set(err, EAGAIN, "%s %.64s%s%.253s has no record now: decide again",
                     kind_info[kind].kind, w->ns, *w->ns ? "/" : "", w->name);
