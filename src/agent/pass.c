@@ -354,6 +354,8 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     bool replan = learn_forwarding(p);
     say_refusals(p);
     say_problems(p, &plan->problems);
+    if (p->source->ops->problems)
+        p->source->ops->problems(p->source, &plan->problems);
     bool written = write_statuses(p, &snap, !r);
     store_commit(p->store);
     notes_end(&p->notes);

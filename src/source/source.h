@@ -42,6 +42,8 @@ struct source_ops {
      * for the same object is on its way already (this one takes its place where it differs); or
      * too many are. Other -errno with a sentence. */
     int (*write)(struct source *s, const struct status_write *w, struct err *err);
+    /* All that is wrong now: an Event tells people of what has `event`. NULL: nobody to tell. */
+    void (*problems)(struct source *s, const struct problems *problems);
     /* One line for each reason why it is not synced or cannot follow now; nothing when all is
      * well. */
     void (*unready)(struct source *s, struct buf *out);

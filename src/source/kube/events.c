@@ -14,7 +14,7 @@
 #include "source/kube/bucket.h"
 #include "source/kube/kube.h"
 
-#define REMEMBERED    256 /* complaints; the one said longest ago makes room */
+#define REMEMBERED    256 /* complaints; the one said longest ago makes room, unless it stands */
 #define SERIES_GAP_US 60000000
 /* What is over sooner was on its way to be well. */
 #define LASTS_US   3000000
@@ -33,6 +33,7 @@ struct complaint {
     uint32_t count, sent;                  /* how often said, and as known to the server */
     int64_t said_us, sent_us;
     int64_t due_us; /* the Event, while there is none */
+    uint64_t round; /* in which it stood last, 0: it does not, or was said but once */
 };
 
 struct events {
@@ -43,6 +44,8 @@ struct events {
     uv_timer_t *timer;
     struct bucket bucket;
     struct client_request request;
+    struct map standing; /* "KIND UID REASON MESSAGE" of a problem -> struct complaint */
+    uint64_t round;
 };
 
 static void free_complaint(struct complaint *c)
@@ -238,21 +241,18 @@ static bool is_same(const struct complaint *c, enum object_kind kind, const char
 
 static void make_room(struct events *e)
 {
-    for (size_t i = 0; e->all.n >= REMEMBERED; i++)
-        if (e->all.v[i] != e->current) {
+    for (size_t i = 0; e->all.n >= REMEMBERED && i < e->all.n; i++)
+        if (e->all.v[i] != e->current && !e->all.v[i]->round) {
             free_complaint(e->all.v[i]);
             vec_remove(&e->all, i);
             return;
         }
 }
 
-void events_tell(struct events *e, enum object_kind kind, const char *ns, const char *name,
-                 const char *reason, const char *note)
+static struct complaint *say(struct events *e, const struct known *k, enum object_kind kind,
+                             const char *reason, const char *note)
 {
-    const struct known *k = known_find(e->kube, kind, ns, name);
     struct complaint *c = NULL;
-    if (!k)
-        return;
     for (size_t i = 0; i < e->all.n && !c; i++)
         if (is_same(e->all.v[i], kind, k->uid, reason, note)) {
             c = e->all.v[i];
@@ -262,8 +262,8 @@ void events_tell(struct events *e, enum object_kind kind, const char *ns, const 
         make_room(e);
         c = xcalloc(1, sizeof(*c));
         c->kind = kind;
-        c->ns = xstrdup(ns);
-        c->name = xstrdup(name);
+        c->ns = xstrdup(k->ns);
+        c->name = xstrdup(k->name);
         c->uid = xstrdup(k->uid);
         c->reason = xstrdup(reason);
         c->note = xstrdup(note);
@@ -274,6 +274,51 @@ void events_tell(struct events *e, enum object_kind kind, const char *ns, const 
     c->count++;
     vec_push(&e->all, c);
     wake(e, c->event ? 0 : LASTS_US);
+    return c;
+}
+
+void events_tell(struct events *e, enum object_kind kind, const char *ns, const char *name,
+                 const char *reason, const char *note)
+{
+    const struct known *k = known_find(e->kube, kind, ns, name);
+    if (k)
+        say(e, k, kind, reason, note);
+}
+
+static void stand(struct events *e, const struct problem *p)
+{
+    const struct known *k = known_find(e->kube, p->kind, p->ns, p->name);
+    struct buf key = { 0 };
+    if (!k)
+        return;
+    buf_printf(&key, "%d %s %s %s", (int)p->kind, k->uid, p->reason, p->message);
+    struct complaint *c = map_get(&e->standing, key.p, key.n);
+    if (!c) {
+        c = say(e, k, p->kind, p->reason, p->message);
+        map_put(&e->standing, key.p, key.n, c);
+    }
+    c->round = e->round;
+    buf_done(&key);
+}
+
+void events_stand(struct events *e, const struct problems *problems)
+{
+    const void *key;
+    size_t len, i = 0;
+    void *v;
+    e->round++;
+    for (size_t p = 0; p < problems->n; p++)
+        if (problems->v[p].event)
+            stand(e, &problems->v[p]);
+    while (map_next(&e->standing, &i, &key, &len, &v)) {
+        struct complaint *c = v;
+        if (c->round == e->round)
+            continue;
+        c->round = 0;
+        if (!c->event)
+            c->count = c->sent;
+        map_del(&e->standing, key, len);
+    }
 }
 
 void events_over(struct events *e, enum object_kind kind, const char *ns, const char *name,
@@ -306,6 +351,7 @@ void events_free(struct events *e)
     for (size_t i = 0; i < e->all.n; i++)
         free_complaint(e->all.v[i]);
     vec_done(&e->all);
+    map_done(&e->standing);
     kube_timer_close(e->timer);
     free(e);
 }

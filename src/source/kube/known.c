@@ -20,9 +20,22 @@ bool rv_is_number(uint64_t version)
     return !(version & NO_NUMBER);
 }
 
-static bool is_ours(enum object_kind kind)
+static bool is_written(enum object_kind kind)
 {
-    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS || kind == KIND_TRAFFICCLASS;
+    return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS || kind == KIND_TRAFFICCLASS ||
+           kind == KIND_NODE || kind == KIND_SERVICE;
+}
+
+/* Events name it. Of Services, which are many, only where there may be one. */
+static const char *uid_of(const struct doc *doc)
+{
+    const struct tokens *t = doc->tokens;
+    uint32_t meta = token_find(t, doc->root, "metadata"), spec = token_find(t, doc->root, "spec");
+    bool held = spec && t->v.v[spec].type == TOKEN_MAP &&
+                !strcmp(token_string(t, spec, "loadBalancerClass"), NODE_ADDRESS_CLASS);
+    if (!meta || !is_written(doc->kind) || (doc->kind == KIND_SERVICE && !held))
+        return "";
+    return token_string(t, meta, "uid");
 }
 
 static const char *make_key(char *key, size_t size, const char *ns, const char *name)
@@ -82,7 +95,7 @@ static void drop(struct reflector *r, struct known *e)
     char key[KEY_MAX];
     make_key(key, sizeof(key), e->ns, e->name);
     map_del(&r->known, key, strlen(key));
-    if (is_ours(r->kind))
+    if (is_written(r->kind))
         writes_seen(k, r->kind, e->ns, e->name, UINT64_MAX);
     if (e->given) {
         k->source.sink.removed(k->source.sink.user, r->kind, e->ns, e->name);
@@ -182,7 +195,7 @@ void known_take(struct reflector *r, const struct doc *doc)
     const struct tokens *t = doc->tokens;
     uint32_t meta = token_find(t, doc->root, "metadata");
     uint64_t version = meta ? rv_number(token_string(t, meta, "resourceVersion")) : 0;
-    const char *uid = is_ours(r->kind) && meta ? token_string(t, meta, "uid") : "";
+    const char *uid = uid_of(doc);
     struct known *e = find(r, doc->ns, doc->name);
     if (e) {
         e->round = r->round;
@@ -198,7 +211,7 @@ void known_take(struct reflector *r, const struct doc *doc)
         e = add(r, doc->ns, doc->name, uid);
     e->round = r->round;
     e->version = version;
-    if (is_ours(r->kind))
+    if (is_written(r->kind))
         writes_seen(r->kube, r->kind, e->ns, e->name, version);
     give(r, e, doc);
 }

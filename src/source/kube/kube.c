@@ -209,6 +209,13 @@ static void kube_free(struct source *s)
 
 /* ---- telling ---- */
 
+static void kube_problems(struct source *s, const struct problems *problems)
+{
+    struct kube *k = (struct kube *)s;
+    if (k->events)
+        events_stand(k->events, problems);
+}
+
 static void kube_metrics(struct source *s, struct buf *out)
 {
     const struct kube *k = (struct kube *)s;
@@ -240,6 +247,7 @@ static const struct source_ops kube_ops = {
     .start = kube_start,
     .synced = kube_synced,
     .write = kube_write,
+    .problems = kube_problems,
     .unready = kube_unready,
     .metrics = kube_metrics,
     .stop = kube_stop,

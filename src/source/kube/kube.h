@@ -175,6 +175,9 @@ void events_free(struct events *e); /* accepts NULL */
 /* Something is wrong with an object: an Event, or one more of its series. */
 void events_tell(struct events *e, enum object_kind kind, const char *ns, const char *name,
                  const char *reason, const char *note);
+/* All that is wrong now. What was not the time before is told; what lasted too short to be told is
+ * forgotten. */
+void events_stand(struct events *e, const struct problems *problems);
 /* What was told of the object before that time is so no more: no Event, if there is none yet. */
 void events_over(struct events *e, enum object_kind kind, const char *ns, const char *name,
                  int64_t said_before_us);

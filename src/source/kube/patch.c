@@ -1,8 +1,9 @@
 /* What is sent for a status write.
  *
  * Where the write was decided on one version of the object, a merge patch that names that
- * version: the server answers 409 when the object has changed since. A node's row has one writer and
- * no such condition: server-side apply, by which a list with keys is merged row by row, so that a
+ * version: the server answers 409 when the object has changed since. What a node says of itself has
+ * one writer and no such condition. In a Node that is a merge patch of two annotations; in a class,
+ * a row by server-side apply, by which a list with keys is merged row by row, so that a
  * hundred agents land their rows without reading each other's. */
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,49 @@ static void put_traffic(struct writer *w, const struct status_write *write)
         put_field(w, &c.o, fields[i]);
 }
 
+static void put_text_or_null(struct writer *w, const char *key, const char *text)
+{
+    writer_key(w, key);
+    if (*text)
+        writer_string(w, text);
+    else
+        writer_null(w);
+}
+
+/* Up to the end of metadata's annotations; a Node has those of others, too. */
+static void put_annotations(struct writer *w, const struct status_write *write)
+{
+    writer_map(w);
+    writer_key(w, "metadata");
+    writer_map(w);
+    writer_key(w, "annotations");
+    writer_map(w);
+    put_text_or_null(w, ANNOTATION_ADDRESSES, write->addresses);
+    put_text_or_null(w, ANNOTATION_OVERLAY, write->overlay);
+    writer_map_end(w);
+}
+
+static void put_ingress(struct writer *w, const struct status_write *write)
+{
+    put_head(w, write);
+    writer_key(w, "loadBalancer");
+    writer_map(w);
+    writer_key(w, "ingress");
+    if (*write->ingress) {
+        writer_list(w);
+        writer_map(w);
+        writer_key(w, "ip");
+        writer_string(w, write->ingress);
+        writer_key(w, "ipMode");
+        writer_string(w, "Proxy");
+        writer_map_end(w);
+        writer_list_end(w);
+    } else {
+        writer_null(w);
+    }
+    writer_map_end(w);
+}
+
 /* One manager for each node: what a manager applies replaces what it applied before. */
 static void put_manager(struct buf *out, const char *node)
 {
@@ -143,13 +187,14 @@ void patch_build(const struct status_write *write, const struct portmap_class *n
 {
     *ret = (struct patch){ .content_type = "application/merge-patch+json" };
     kube_path(&ret->path, status_write_target(write->kind), write->ns, write->name);
-    if (status_write_merges(write->kind)) {
+    if (write->kind == WRITE_CLASS_ROW || write->kind == WRITE_TRAFFIC_ROW) {
         ret->content_type = "application/apply-patch+yaml";
         buf_puts(&ret->path, "/status?force=true&fieldManager=");
         put_manager(&ret->path,
                     write->kind == WRITE_CLASS_ROW ? write->row.name : write->traffic_row.name);
     } else {
-        buf_puts(&ret->path, "/status?fieldManager=portolan");
+        buf_printf(&ret->path, "%s?fieldManager=portolan",
+                   write->kind == WRITE_NODE_ANNOTATIONS ? "" : "/status");
     }
     struct writer *w = writer_json_new(&ret->body, false);
     switch (write->kind) {
@@ -172,7 +217,10 @@ void patch_build(const struct status_write *write, const struct portmap_class *n
         put_traffic(w, write);
         break;
     case WRITE_NODE_ANNOTATIONS:
+        put_annotations(w, write);
+        break;
     case WRITE_SERVICE_STATUS:
+        put_ingress(w, write);
         break;
     }
     writer_map_end(w);

@@ -107,8 +107,6 @@ static void add_faults(struct order *o, const struct status_write *w)
             add_fault(o, "NodeNotReady", b.p);
         break;
     case WRITE_CLASS_LINKS:
-    case WRITE_NODE_ANNOTATIONS:
-    case WRITE_SERVICE_STATUS:
         break;
     case WRITE_CLASS_CONDITION:
         add_conditions(o, &w->conditions);
@@ -120,6 +118,9 @@ static void add_faults(struct order *o, const struct status_write *w)
         break;
     case WRITE_TRAFFIC_STATUS:
         add_conditions(o, &w->traffic.conditions);
+        break;
+    case WRITE_NODE_ANNOTATIONS: /* what is wrong there is told by events_stand() */
+    case WRITE_SERVICE_STATUS:
         break;
     }
     buf_done(&b);
@@ -514,7 +515,7 @@ void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const ch
 {
     if (!k->writes)
         return;
-    for (enum status_write_kind w = 0; w <= WRITE_TRAFFIC_STATUS; w++) {
+    for (enum status_write_kind w = 0; w <= WRITE_SERVICE_STATUS; w++) {
         const struct status_write key = { .kind = w, .ns = ns, .name = name };
         if (status_write_target(w) != kind)
             continue;
