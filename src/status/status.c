@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 
-#define MAPPINGS_US 50000
+#define MANY_US 50000
 
 struct sending {
     struct source *source;
@@ -29,20 +29,29 @@ static void send_one(struct sending *s, const struct status_write *w)
     }
 }
 
+/* Of kinds there may be ten thousand of. */
+static bool is_of_many(enum status_write_kind kind)
+{
+    return kind == WRITE_PORTMAP_STATUS || kind == WRITE_SERVICE_STATUS;
+}
+
 struct status_outcome status_send(struct source *source, const struct status_writes *writes,
                                   void (*failed)(const struct status_write *w, const char *text,
                                                  void *user),
                                   void *user)
 {
     struct sending s = { .source = source, .failed = failed, .user = user };
-    size_t n = 0, i = 0; /* mappings come first in the list */
-    while (n < writes->n && writes->v[n].kind == WRITE_PORTMAP_STATUS)
-        n++;
-    for (size_t c = n; c < writes->n; c++)
-        send_one(&s, &writes->v[c]);
-    int64_t end = clock_mono_us() + (s.out.written || s.out.sent ? 0 : MAPPINGS_US);
-    while (i < n && clock_mono_us() < end)
-        send_one(&s, &writes->v[i++]);
-    s.out.waiting = n - i;
+    for (size_t i = 0; i < writes->n; i++)
+        if (!is_of_many(writes->v[i].kind))
+            send_one(&s, &writes->v[i]);
+    int64_t end = clock_mono_us() + (s.out.written || s.out.sent ? 0 : MANY_US);
+    for (size_t i = 0; i < writes->n; i++) {
+        if (!is_of_many(writes->v[i].kind))
+            continue;
+        if (clock_mono_us() < end)
+            send_one(&s, &writes->v[i]);
+        else
+            s.out.waiting++;
+    }
     return s.out;
 }

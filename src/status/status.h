@@ -9,9 +9,9 @@ struct status_outcome {
     size_t waiting; /* not tried: run another pass soon, it decides on them again */
 };
 
-/* Classes first. When one of them was written or sent the mappings wait, because what they say quotes
- * it; and they wait after a twentieth of a second, so that ten thousand of them do not hold up
- * a change. A conflict (-EAGAIN) is no fault: the newer object is on its way and the next pass
+/* Classes and Nodes first. When one of them was written or sent mappings and Services wait, because what
+ * they say quotes it; and they wait after a twentieth of a second, so that ten thousand of them do
+ * not hold up a change. A conflict (-EAGAIN) is no fault: the newer object is on its way and the next pass
  * decides again. `failed` is told of every other error. */
 struct status_outcome status_send(struct source *source, const struct status_writes *writes,
                                   void (*failed)(const struct status_write *w, const char *text,
