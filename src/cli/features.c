@@ -2,9 +2,14 @@
 
 #include <string.h>
 
+#include "source/shape.h"
+
 #define SERVICEPROXY "serviceproxy"
 #define TRAFFICCLASS "trafficclass"
-#define KNOWN        "known: portmap, " SERVICEPROXY ", " TRAFFICCLASS
+#define LOADBALANCER "loadbalancer"
+#define KNOWN        "known: portmap, " SERVICEPROXY ", " TRAFFICCLASS ", " LOADBALANCER
+/* The first bit of the packet mark's top byte, which tells holders apart (HOLDER_MARK). */
+#define HOLDER_BIT 24
 
 static bool is(const char *text, size_t n, const char *word)
 {
@@ -19,27 +24,37 @@ static int read_list(const struct cli_command *cmd, struct features *ret)
     while (*list) {
         size_t n = strcspn(list, ",");
         bool portmap = is(list, n, "portmap"), serviceproxy = is(list, n, SERVICEPROXY),
-             trafficclass = is(list, n, TRAFFICCLASS);
-        if (!portmap && !serviceproxy && !trafficclass)
+             trafficclass = is(list, n, TRAFFICCLASS), loadbalancer = is(list, n, LOADBALANCER);
+        if (!portmap && !serviceproxy && !trafficclass && !loadbalancer)
             return cli_usage(cmd, "--features: '%.*s' is unknown; " KNOWN, (int)n, list);
         ret->plan.portmap |= portmap;
         ret->plan.serviceproxy |= serviceproxy;
         ret->plan.trafficclass |= trafficclass;
+        ret->plan.loadbalancer |= loadbalancer;
         list += n + (list[n] == ',');
     }
     return CLI_DONE;
 }
 
 /* An option that would do nothing is most likely a mistake. */
-static int check_unused(const struct cli_command *cmd)
+static int check_unused(const struct cli_command *cmd, const struct plan_options *plan)
 {
-    static const char *const names[] = {
-        "proxy-mode",         "cluster-cidr",   "detect-local-mode",
-        "nodeport-addresses", "masquerade-all", "masquerade-bit",
+    const struct {
+        const char *feature;
+        bool on;
+        const char *options[7];
+    } all[] = {
+        { SERVICEPROXY,
+          plan->serviceproxy,
+          { "proxy-mode", "cluster-cidr", "detect-local-mode", "nodeport-addresses",
+            "masquerade-all", "masquerade-bit" } },
+        { LOADBALANCER, plan->loadbalancer, { "overlay", "overlay-subnet", "address-exclude" } },
     };
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (cli_given(cmd, names[i]))
-            return cli_features_unused(cmd, names[i]);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        for (const char *const *name = all[i].options; !all[i].on && *name; name++)
+            if (cli_given(cmd, *name))
+                return cli_usage(cmd, "--%s: it goes with --features %s only", *name,
+                                 all[i].feature);
     return CLI_DONE;
 }
 
@@ -108,6 +123,62 @@ static int read_local_mode(const struct cli_command *cmd, struct features *ret)
                       &ret->plan.n_cluster_cidrs);
 }
 
+static int read_overlay(const struct cli_command *cmd, struct features *ret)
+{
+    const char *name = cli_value(cmd, "overlay");
+    const char *subnet = cli_value(cmd, "overlay-subnet");
+    bool vxlan = !strcmp(name, OVERLAY_VXLAN);
+    struct ip_prefix p;
+    if (!*name)
+        return cli_usage(cmd,
+                         "--overlay is needed with --features " LOADBALANCER
+                         ": the name of an L2 overlay's bridge, such as weave, or " OVERLAY_VXLAN
+                         " for one of our own");
+    if (!vxlan && check_interface(name))
+        return cli_usage(cmd, "--overlay '%s': %s, or " OVERLAY_VXLAN ", is needed", name,
+                         check_interface(name));
+    if (!vxlan && cli_given(cmd, "overlay-subnet"))
+        return cli_usage(cmd, "--overlay-subnet: it goes with --overlay " OVERLAY_VXLAN " only");
+    if (!ip_prefix_parse(subnet, &p) || p.ip.family != IP_V4 || p.len > 30)
+        return cli_usage(cmd,
+                         "--overlay-subnet: '%s' is no IPv4 CIDR of /30 or larger; such "
+                         "as " OVERLAY_SUBNET " is needed",
+                         subnet);
+    ret->plan.overlay = name;
+    ret->plan.overlay_subnet = ip_prefix_masked(&p);
+    return CLI_DONE;
+}
+
+static void read_excludes(const struct cli_command *cmd, struct features *ret)
+{
+    const char *text = cli_value(cmd, "address-exclude");
+    size_t n = 1, k = 0;
+    for (const char *p = text; *p; p++)
+        n += *p == ',';
+    const char **v = arena_new_array(&ret->mem, n, const char *);
+    while (*text) {
+        size_t len = strcspn(text, ",");
+        if (len)
+            v[k++] = arena_strndup(&ret->mem, text, len);
+        text += len + (text[len] == ',');
+    }
+    ret->plan.address_exclude = v;
+    ret->plan.n_address_exclude = k;
+}
+
+static int read_load_balancer(const struct cli_command *cmd, struct features *ret)
+{
+    if (!ret->plan.loadbalancer)
+        return CLI_DONE;
+    if (ret->plan.masquerade_bit >= HOLDER_BIT)
+        return cli_usage(cmd,
+                         "--masquerade-bit %u: with --features " LOADBALANCER " it is below %d: "
+                         "the marks of the nodes that hold addresses take the bits from there on",
+                         ret->plan.masquerade_bit, HOLDER_BIT);
+    read_excludes(cmd, ret);
+    return read_overlay(cmd, ret);
+}
+
 int cli_features(const struct cli_command *cmd, struct features *ret)
 {
     *ret = (struct features){ .list = cli_value(cmd, "features"),
@@ -115,8 +186,8 @@ int cli_features(const struct cli_command *cmd, struct features *ret)
                               .nodeport_addresses_given = cli_given(cmd, "nodeport-addresses") };
     unsigned bit;
     int r = read_list(cmd, ret);
-    if (!r && !ret->plan.serviceproxy)
-        r = check_unused(cmd);
+    if (!r)
+        r = check_unused(cmd, &ret->plan);
     if (!r)
         r = check_mode(cmd);
     if (!r)
@@ -126,9 +197,10 @@ int cli_features(const struct cli_command *cmd, struct features *ret)
                        &ret->plan.n_nodeport_addresses);
     if (!r)
         r = cli_number(cmd, "masquerade-bit", 0, 31, &bit);
-    if (!r)
-        ret->plan.masquerade_bit = (uint8_t)bit;
-    return r;
+    if (r)
+        return r;
+    ret->plan.masquerade_bit = (uint8_t)bit;
+    return read_load_balancer(cmd, ret);
 }
 
 void cli_features_done(struct features *f)

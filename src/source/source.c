@@ -18,6 +18,7 @@ static const struct {
                      BIT(KIND_PORTMAP) | BIT(KIND_PORTMAPCLASS) },
     { "serviceproxy",
       BIT(KIND_NODE) | BIT(KIND_SERVICE) | BIT(KIND_ENDPOINTSLICE) | BIT(KIND_SERVICECIDR) },
+    { "loadbalancer", BIT(KIND_NODE) | BIT(KIND_SERVICE) | BIT(KIND_ENDPOINTSLICE) },
     { "trafficclass", BIT(KIND_NODE) | BIT(KIND_SERVICECIDR) | BIT(KIND_TRAFFICCLASS) },
 };
 

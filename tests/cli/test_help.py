@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BIN = os.environ.get("PORTOLAN_BIN", str(ROOT / "build/portolan"))
 PROXY = ["agent", "--node", "a", "--source", "dir:/x", "--features", "portmap,serviceproxy"]
+HELD = ["plan", "--node", "a", "--source", "dir:/x", "--features", "serviceproxy,loadbalancer"]
 COMMANDS = ["agent", "plan", "diff", "get", "cleanup", "version"]
 
 
@@ -84,6 +85,14 @@ def test_manual_gives_the_defaults_help_gives(command):
     (PROXY + ["--config-sync-period", "0s"], "from 1s"),
     (["agent", "--node", "a", "--source", "dir:/x", "--healthz-bind-address", "none"],
      "--features serviceproxy"),
+    (HELD, "--overlay is needed"),
+    (HELD + ["--overlay", "a/b"], "interface name"),
+    (HELD + ["--overlay", "weave", "--overlay-subnet", "10.0.0.0/8"], "--overlay vxlan"),
+    (HELD + ["--overlay", "vxlan", "--overlay-subnet", "10.0.0.0/31"], "10.0.0.0/31"),
+    (HELD + ["--overlay", "vxlan", "--overlay-subnet", "fd00::/64"], "IPv4"),
+    (HELD + ["--overlay", "weave", "--masquerade-bit", "24"], "below 24"),
+    (PROXY + ["--overlay", "weave"], "--features loadbalancer"),
+    (PROXY + ["--address-exclude", ""], "--features loadbalancer"),
     (["agent", "--node", "a", "--source", "dir:/x", "--metrics-address", "localhost:1"], "IP:PORT"),
     (["plan", "--node", "a", "--source", "dir:/x", "--masquerade-all"], "--features serviceproxy"),
     (["agent", "--node", "a", "--source", "dir:/x", "--dry-run", "--log-level", "loud"], "loud"),
