@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from manifests import CHART, charted, classes_file, kustomized
+from manifests import CHART, DEPLOY, charted, classes_file, documents, kustomized
 from objects import portmap, portmapclass
 
 GROUP = "/apis/kuport.wlz.li/v1alpha1"
@@ -89,8 +89,31 @@ def test_traffic_classes_get_a_place_to_meet_bird(api):
     assert bird["volumeMounts"] == [{"name": "bird", "mountPath": "/run/bird"}]
 
 
+HELD = ("--set", r"features=portmap\,loadbalancer", "--set", "loadBalancer.overlay=vxlan")
+
+
+def test_what_the_load_balancer_needs_comes_with_it(api):
+    """The same as deploy/loadbalancer.yaml; and without the feature nothing of it."""
+    added = charted(api, *HELD)
+    apart = charted(api).keys()
+    assert {k: v for k, v in added.items() if k not in apart} == documents(
+        (DEPLOY / "loadbalancer.yaml").read_text())
+
+
+def test_the_load_balancer_gets_its_values(api):
+    def args(*words):
+        return agent(charted(api, *HELD, *words))["args"][6:]
+    assert args() == ["--overlay=vxlan", "--overlay-subnet=169.254.96.0/19"]
+    assert args("--set", "loadBalancer.overlay=weave",
+                "--set", r"loadBalancer.addressExclude=docker*\,br-*") == [
+        "--overlay=weave", "--address-exclude=docker*,br-*"]
+    done = api.helm("template", "portolan", CHART, "--set", "features=loadbalancer", check=False)
+    assert done.returncode != 0 and "loadBalancer.overlay is needed" in done.stderr
+
+
 @pytest.mark.parametrize("option", ["image.digset=x", "image.digest=sha256:12", "logLevel=loud",
-                                    "classess.a.b=c", "cniVxlanPort=0", "features=proxy"])
+                                    "classess.a.b=c", "cniVxlanPort=0", "features=proxy",
+                                    "loadBalancer.overlay=a/b", "loadBalancer.overlaySubnet=x"])
 def test_wrong_values_are_refused(api, option):
     done = api.helm("template", "portolan", CHART, "--set", option, check=False)
     assert done.returncode != 0

@@ -76,7 +76,8 @@ def test_the_files_and_their_checksums(dist):
     machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
     assert {p.name for p in dist.iterdir()} == {
         f"portolan-{VERSION}.yaml", f"portolan-{VERSION}.tgz", f"crds-{crds_version}.yaml",
-        f"portolan-{VERSION}-{machine}.oci.tar", "SHA256SUMS"}
+        f"portolan-loadbalancer-{VERSION}.yaml", f"portolan-{VERSION}-{machine}.oci.tar",
+        "SHA256SUMS"}
     done = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=dist,
                           capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.count(": OK\n") == 4, done.stdout
