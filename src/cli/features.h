@@ -29,9 +29,9 @@
     { 0, "scheduling-method", "NAME", "of IPVS: rr,wrr,lc,wlc,lblc,lblcr,dh,sh,seq,nq", "rr",      \
       false },                                                                                     \
     { 0, "weight", "N", "of every destination of IPVS", "1", false },                              \
-    { 0, "node-address", "IPS", "where node ports answer with IPVS", "", false },            \
+    { 0, "node-address", "IPS", "where node ports answer with IPVS", "", false },                  \
     { 0, "strict-arp", NULL, "answer ARP for no service's address, with IPVS", NULL, false },      \
-    { 0, "ipvs-exclude-cidrs", "CIDRS", "where virtual servers are others'", "", false },    \
+    { 0, "ipvs-exclude-cidrs", "CIDRS", "where virtual servers are others'", "", false },          \
     { 0, "iptables-mode", "KIND", "of the rules beside IPVS: auto, nft or legacy", "auto", false }
 /* clang-format on */
 
