@@ -323,6 +323,50 @@ static void features_say_which_kinds_they_read(void **state)
     assert_true(proxy & KIND_BIT(KIND_SERVICE) && proxy & KIND_BIT(KIND_SERVICECIDR));
     assert_false(proxy & (KIND_BIT(KIND_PORTMAP) | KIND_BIT(KIND_NAMESPACE)));
     assert_int_equal(source_kinds("portmap,serviceproxy"), all | proxy);
+    unsigned balancer = source_kinds("loadbalancer");
+    assert_int_equal(balancer,
+                     KIND_BIT(KIND_NODE) | KIND_BIT(KIND_SERVICE) | KIND_BIT(KIND_ENDPOINTSLICE));
+}
+
+static void assert_patch(const struct status_write *w, const char *path, const char *body)
+{
+    struct patch p;
+    patch_build(w, NULL, &p);
+    assert_string_equal(p.path.p, path);
+    assert_string_equal(p.body.p, body);
+    assert_string_equal(p.content_type, "application/merge-patch+json");
+    patch_done(&p);
+}
+
+static void what_a_node_says_goes_beside_what_others_say(void **state)
+{
+    (void)state;
+    struct status_write w = { .kind = WRITE_NODE_ANNOTATIONS,
+                              .ns = "",
+                              .name = "edge-a",
+                              .addresses = "203.0.113.9",
+                              .overlay = "" };
+    assert_patch(&w, "/api/v1/nodes/edge-a?fieldManager=portolan",
+                 "{\"metadata\":{\"annotations\":{\"reweave.levk.dev/addresses\":\"203.0.113.9\","
+                 "\"reweave.levk.dev/weave\":null}}}");
+}
+
+static void a_services_status_is_shown_and_cleared_by_version(void **state)
+{
+    (void)state;
+    static const char path[] = "/api/v1/namespaces/games/services/web/status?fieldManager=portolan";
+    struct status_write w = { .kind = WRITE_SERVICE_STATUS,
+                              .ns = "games",
+                              .name = "web",
+                              .resource_version = "7",
+                              .ingress = "203.0.113.9" };
+    assert_patch(&w, path,
+                 "{\"metadata\":{\"resourceVersion\":\"7\"},\"status\":{\"loadBalancer\":{"
+                 "\"ingress\":[{\"ip\":\"203.0.113.9\",\"ipMode\":\"Proxy\"}]}}}");
+    w.ingress = "";
+    assert_patch(&w, path,
+                 "{\"metadata\":{\"resourceVersion\":\"7\"},\"status\":{\"loadBalancer\":{"
+                 "\"ingress\":null}}}");
 }
 
 int main(void)
@@ -341,6 +385,8 @@ int main(void)
         cmocka_unit_test(a_kubeconfig_is_read),
         cmocka_unit_test(a_wrong_kubeconfig_is_told_with_its_place),
         cmocka_unit_test(features_say_which_kinds_they_read),
+        cmocka_unit_test(what_a_node_says_goes_beside_what_others_say),
+        cmocka_unit_test(a_services_status_is_shown_and_cleared_by_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

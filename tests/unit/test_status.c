@@ -85,12 +85,32 @@ static void slow_writes_leave_the_rest_to_the_next_pass(void **state)
     assert_int_equal(out.waiting, 2);
 }
 
+static void services_wait_as_mappings_do(void **state)
+{
+    (void)state;
+    static const struct status_write held[] = {
+        { .kind = WRITE_PORTMAP_STATUS, .ns = "a", .name = "m" },
+        { .kind = WRITE_NODE_ANNOTATIONS, .ns = "", .name = "m" },
+        { .kind = WRITE_SERVICE_STATUS, .ns = "a", .name = "m" },
+        { .kind = WRITE_SERVICE_STATUS, .ns = "b", .name = "m" },
+    };
+    struct fake f = { .source.ops = &ops, .answers = { -EAGAIN }, .takes_us = 30000 };
+    struct status_outcome out =
+        status_send(&f.source, &(struct status_writes){ held, 4 }, failed, &f);
+    assert_int_equal(f.kinds[0], WRITE_NODE_ANNOTATIONS);
+    assert_int_equal(f.kinds[1], WRITE_PORTMAP_STATUS);
+    assert_int_equal(f.kinds[2], WRITE_SERVICE_STATUS);
+    assert_int_equal(out.written, 2);
+    assert_int_equal(out.waiting, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mappings_wait_for_their_class),
         cmocka_unit_test(what_cannot_be_written_holds_up_nothing),
         cmocka_unit_test(slow_writes_leave_the_rest_to_the_next_pass),
+        cmocka_unit_test(services_wait_as_mappings_do),
     };
     return cmocka_run_group_tests_name("status", tests, NULL, NULL);
 }
