@@ -16,8 +16,11 @@ struct query {
     bool wide;
 };
 
+/* Of Services, those whose address a node holds. */
 static bool wanted(const struct query *q, const struct object *o)
 {
+    if (q->kind == KIND_SERVICE && !service_is_held((const struct service *)o))
+        return false;
     return (!*q->ns || !strcmp(q->ns, o->meta.ns)) && (!*q->name || !strcmp(q->name, o->meta.name));
 }
 
@@ -179,15 +182,81 @@ static void traffic_header(struct text_table *t, const struct query *q)
     table_row(t, names, sizeof(names) / sizeof(names[0]) - (q->wide ? 0 : 1));
 }
 
+/* A node whose annotation is wrong in one place holds nothing. */
+static bool holds(const struct node *n, const struct ip *ip)
+{
+    const char *text = label_value(&n->o.meta.annotations, ANNOTATION_ADDRESSES);
+    bool found = false;
+    while (*text) {
+        size_t len = strcspn(text, ","), blank = strspn(text, " ");
+        char one[IP_TEXT_MAX];
+        struct ip held;
+        snprintf(one, sizeof(one), "%.*s", (int)(len > blank ? len - blank : 0), text + blank);
+        one[strcspn(one, " ")] = 0;
+        if (!ip_parse(one, &held))
+            return false;
+        found = found || ip_equal(&held, ip);
+        text += len + (text[len] == ',');
+    }
+    return found;
+}
+
+/* The nodes that have the address: it is served if there is one. */
+static const char *holders_text(struct arena *a, const struct snapshot *s, const char *address)
+{
+    struct ip ip;
+    const char *text = "";
+    for (size_t i = 0; ip_parse(address, &ip) && i < s->n_nodes; i++)
+        if (holds(s->nodes[i], &ip))
+            text = arena_printf(a, "%s%s%s", text, *text ? "," : "", s->nodes[i]->o.meta.name);
+    return *text ? text : "<none>";
+}
+
+static const char *ports_text(struct arena *a, const struct service *s)
+{
+    const char *text = "";
+    for (uint32_t i = 0; i < s->n_ports; i++)
+        text = arena_printf(a, "%s%s%u/%s", text, i ? "," : "", s->ports[i].port,
+                            l4proto_name(s->ports[i].protocol));
+    return text;
+}
+
+static void service_row(struct text_table *t, const struct query *q, const struct snapshot *snap,
+                        const struct service *s)
+{
+    struct arena *a = &t->mem;
+    const char *cells[TABLE_COLUMNS_MAX];
+    size_t n = 0;
+    if (!*q->ns)
+        cells[n++] = s->o.meta.ns;
+    cells[n++] = s->o.meta.name;
+    cells[n++] = *s->load_balancer_ip ? s->load_balancer_ip : "<none>";
+    cells[n++] = holders_text(a, snap, s->load_balancer_ip);
+    cells[n++] = s->n_ingress && *s->ingress[0].ip ? s->ingress[0].ip : "<none>";
+    cells[n++] = ports_text(a, s);
+    cells[n++] = age_text(a, s->o.meta.creation);
+    table_row(t, cells, n);
+}
+
+static void service_header(struct text_table *t, const struct query *q)
+{
+    static const char *const names[] = { "NAMESPACE", "NAME",  "ADDRESS", "HOLDER",
+                                         "STATUS",    "PORTS", "AGE" };
+    size_t skip = *q->ns ? 1 : 0;
+    table_row(t, names + skip, sizeof(names) / sizeof(names[0]) - skip);
+}
+
 /* The objects of a kind that can be asked for. */
 static const struct object *const *all_of(const struct snapshot *s, enum object_kind kind,
                                           size_t *ret_n)
 {
     const void *v = kind == KIND_PORTMAP        ? (const void *)s->portmaps
                     : kind == KIND_PORTMAPCLASS ? (const void *)s->classes
+                    : kind == KIND_SERVICE      ? (const void *)s->services
                                                 : (const void *)s->traffic_classes;
     *ret_n = kind == KIND_PORTMAP        ? s->n_portmaps
              : kind == KIND_PORTMAPCLASS ? s->n_classes
+             : kind == KIND_SERVICE      ? s->n_services
                                          : s->n_traffic_classes;
     return v;
 }
@@ -213,6 +282,7 @@ static size_t each(const struct snapshot *s, const struct query *q,
 struct rows {
     struct text_table table;
     const struct query *q;
+    const struct snapshot *snap;
 };
 
 static void add_row(const struct object *o, void *user)
@@ -222,17 +292,21 @@ static void add_row(const struct object *o, void *user)
         portmap_row(&r->table, r->q, (const struct portmap *)o);
     else if (r->q->kind == KIND_TRAFFICCLASS)
         traffic_row(&r->table, r->q, (const struct traffic_class *)o);
+    else if (r->q->kind == KIND_SERVICE)
+        service_row(&r->table, r->q, r->snap, (const struct service *)o);
     else
         class_row(&r->table, r->q, (const struct portmap_class *)o);
 }
 
 static void print_rows(const struct snapshot *s, const struct query *q)
 {
-    struct rows r = { .q = q };
+    struct rows r = { .q = q, .snap = s };
     if (q->kind == KIND_PORTMAP)
         portmap_header(&r.table, q);
     else if (q->kind == KIND_TRAFFICCLASS)
         traffic_header(&r.table, q);
+    else if (q->kind == KIND_SERVICE)
+        service_header(&r.table, q);
     else
         class_header(&r.table, q);
     each(s, q, add_row, &r);
@@ -286,7 +360,10 @@ static bool kind_of(const char *word, enum object_kind *ret)
                   { "pmc", KIND_PORTMAPCLASS },
                   { "trafficclasses", KIND_TRAFFICCLASS },
                   { "trafficclass", KIND_TRAFFICCLASS },
-                  { "tclass", KIND_TRAFFICCLASS } };
+                  { "tclass", KIND_TRAFFICCLASS },
+                  { "services", KIND_SERVICE },
+                  { "service", KIND_SERVICE },
+                  { "svc", KIND_SERVICE } };
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (!strcasecmp(words[i].word, word)) {
             *ret = words[i].kind;
@@ -302,12 +379,15 @@ static int parse(const struct cli_command *cmd, char **args, size_t n_args, stru
     if (!kind_of(args[0], &q->kind))
         return cli_usage(cmd,
                          "kind '%s' is unknown; known: portmaps (pm), portmapclasses (pmc), "
-                         "trafficclasses (tclass)",
+                         "trafficclasses (tclass), services (svc)",
                          args[0]);
     if (strcmp(format, "table") && strcmp(format, "wide") && strcmp(format, "yaml") &&
         strcmp(format, "json"))
         return cli_usage(cmd, "--output %s: one of table, wide, yaml, json is needed", format);
-    if (q->kind != KIND_PORTMAP)
+    if (q->kind == KIND_SERVICE && strcmp(format, "table") && strcmp(format, "wide"))
+        return cli_usage(
+            cmd, "--output %s: Services, of which not all is read, are printed as a table", format);
+    if (q->kind != KIND_PORTMAP && q->kind != KIND_SERVICE)
         q->ns = "";
     else
         q->ns = cli_given(cmd, "all-namespaces") ? "" : cli_value(cmd, "namespace");
@@ -318,13 +398,14 @@ static int parse(const struct cli_command *cmd, char **args, size_t n_args, stru
 static int not_found(const struct query *q)
 {
     char text[700];
+    const char *what = q->kind == KIND_SERVICE ? "services of class " NODE_ADDRESS_CLASS
+                                               : kind_info[q->kind].plural;
     if (*q->name)
         snprintf(text, sizeof(text), "%s %s%s%s: not found", kind_info[q->kind].kind, q->ns,
                  *q->ns ? "/" : "", q->name);
     else
-        snprintf(text, sizeof(text), "no %s%s%s in %s%s", kind_info[q->kind].plural,
-                 *q->ns ? " of namespace " : "", q->ns, cli_value(q->cmd, "source"),
-                 *q->ns ? "; -A shows all namespaces" : "");
+        snprintf(text, sizeof(text), "no %s%s%s in %s%s", what, *q->ns ? " of namespace " : "",
+                 q->ns, cli_value(q->cmd, "source"), *q->ns ? "; -A shows all namespaces" : "");
     return cli_fail(text);
 }
 
@@ -334,7 +415,7 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
     struct source_options source;
     if (cli_source(cmd, &source) || parse(cmd, args, n_args, &q))
         return CLI_USAGE;
-    source.kinds = 1u << q.kind;
+    source.kinds = 1u << q.kind | (q.kind == KIND_SERVICE ? 1u << KIND_NODE : 0);
     const char *format = cli_value(cmd, "output");
     bool json = !strcmp(format, "json"), documents = json || !strcmp(format, "yaml");
     struct world w = { 0 };
@@ -361,12 +442,13 @@ static int run(const struct cli_command *cmd, char **args, size_t n_args)
 const struct cli_command cmd_get = {
     .name = "get",
     .args = "KIND [NAME]",
-    .summary = "Prints portmaps (pm), portmapclasses (pmc) or trafficclasses (tclass).",
+    .summary =
+        "Prints portmaps (pm), portmapclasses (pmc), trafficclasses (tclass) or services (svc).",
     .options =
         (struct cli_option[]){
             CLI_SOURCE_OPTIONS,
-            { 'n', "namespace", "NAMESPACE", "PortMaps of this namespace", "default", false },
-            { 'A', "all-namespaces", NULL, "PortMaps of every namespace", NULL, false },
+            { 'n', "namespace", "NAMESPACE", "objects of this namespace", "default", false },
+            { 'A', "all-namespaces", NULL, "objects of every namespace", NULL, false },
             { 'o', "output", "FORMAT", "table, wide, yaml or json", "table", false },
             { 0 },
         },
