@@ -38,6 +38,7 @@ static int observe_addresses(struct observation *o, struct err *err);
 static int observe_defaults(struct observation *o, struct err *err);
 static void give(struct observation *o, struct host *ret);
 static bool read_switch(const char *path, struct arena *mem, const char **ret_error);
+static int read_digit(const char *path);
 static int by_index(const void *a, const void *b);
 static int by_name(const void *a, const void *b);
 
@@ -63,6 +64,7 @@ int host_observe(struct nl_port *port, struct arena *mem, struct host *ret, stru
         if (h.ipv6)
             h.forwarding6 =
                 read_switch("/proc/sys/net/ipv6/conf/all/forwarding", mem, &h.forwarding6_error);
+        h.bridge_nf_call_iptables = read_digit("/proc/sys/net/bridge/bridge-nf-call-iptables");
         *ret = h;
     }
     for (size_t i = 0; i < o.seen.n; i++)
@@ -133,7 +135,7 @@ static int on_link(const struct nlmsghdr *m, void *user)
 {
     static const struct nl_policy policy[] = {
         [IFLA_IFNAME] = NL_STRING, [IFLA_MTU] = NL_U32,      [IFLA_IFALIAS] = NL_STRING,
-        [IFLA_LINKINFO] = NL_NEST, [IFLA_AF_SPEC] = NL_NEST,
+        [IFLA_LINKINFO] = NL_NEST, [IFLA_AF_SPEC] = NL_NEST, [IFLA_ADDRESS] = NL_BYTES(6),
     };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
     struct observation *o = user;
@@ -143,16 +145,20 @@ static int on_link(const struct nlmsghdr *m, void *user)
         return 0;
     const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(m);
     const char *name = mnl_attr_get_str(tb[IFLA_IFNAME]);
-    if (link_is_ours(name, link_kind(tb[IFLA_LINKINFO]),
-                     tb[IFLA_IFALIAS] ? mnl_attr_get_str(tb[IFLA_IFALIAS]) : ""))
+    const char *kind = link_kind(tb[IFLA_LINKINFO]);
+    if (link_is_ours(name, kind, tb[IFLA_IFALIAS] ? mnl_attr_get_str(tb[IFLA_IFALIAS]) : ""))
         return 0;
-    vec_push(&o->seen, (struct seen){ .ifindex = ifi->ifi_index,
-                                      .iface = {
-                                          .name = arena_strdup(o->mem, name),
-                                          .mtu = mnl_attr_get_u32(tb[IFLA_MTU]),
-                                          .up = ifi->ifi_flags & IFF_UP,
-                                          .accept_ra = accept_ra(tb[IFLA_AF_SPEC]),
-                                      } });
+    struct seen s = { .ifindex = ifi->ifi_index,
+                      .iface = {
+                          .name = arena_strdup(o->mem, name),
+                          .mtu = mnl_attr_get_u32(tb[IFLA_MTU]),
+                          .up = ifi->ifi_flags & IFF_UP,
+                          .accept_ra = accept_ra(tb[IFLA_AF_SPEC]),
+                          .bridge = !strcmp(kind, "bridge"),
+                      } };
+    if (tb[IFLA_ADDRESS])
+        memcpy(s.iface.mac, mnl_attr_get_payload(tb[IFLA_ADDRESS]), sizeof(s.iface.mac));
+    vec_push(&o->seen, s);
     return 0;
 }
 
@@ -299,4 +305,15 @@ static bool read_switch(const char *path, struct arena *mem, const char **ret_er
         *ret_error =
             arena_printf(mem, "%s cannot be written: %s", path, strerror(readable ? errno : error));
     return readable && value != '0';
+}
+
+/* -1: it is not there. */
+static int read_digit(const char *path)
+{
+    char digit;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool readable = fd >= 0 && read(fd, &digit, 1) == 1;
+    if (fd >= 0)
+        close(fd);
+    return readable ? digit - '0' : -1;
 }
