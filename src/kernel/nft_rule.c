@@ -6,6 +6,7 @@
 #include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/rtnetlink.h>
+#include <net/if_arp.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 
@@ -14,6 +15,7 @@
 #include <libnftnl/rule.h>
 
 #include "kernel/nft_impl.h"
+#include "model/names.h"
 
 struct attr {
     uint16_t type;
@@ -30,6 +32,7 @@ struct attr {
     }
 /* Offsets in the IP header. */
 enum { SADDR4 = 12, DADDR4 = 16, SADDR6 = 8, DADDR6 = 24 };
+enum { ETHER_SADDR = 6 };
 
 #define EXPR(r, name, ...)                                 \
     add((r), (name), (const struct attr[]){ __VA_ARGS__ }, \
@@ -171,6 +174,13 @@ static void match_l4proto(struct nftnl_rule *r, uint8_t proto)
     compare_u8(r, proto);
 }
 
+static void match_ether(struct nftnl_rule *r)
+{
+    static const uint16_t ether = ARPHRD_ETHER;
+    load_meta(r, NFT_META_IIFTYPE, NFT_REG_1);
+    compare(r, NFT_CMP_EQ, &ether, sizeof(ether));
+}
+
 /* The n-th 32-bit word of the registers; whole registers go by their old names in dumps. */
 static uint32_t word_reg(uint32_t word)
 {
@@ -179,6 +189,7 @@ static uint32_t word_reg(uint32_t word)
 
 static void load_key(struct nftnl_rule *r, enum nft_key key)
 {
+    static const uint32_t top = HOLDER_MARK_MASK;
     uint32_t word = 0;
     for (int i = 0; i < NFT_FIELDS_MAX; i++) {
         uint32_t reg = word_reg(word);
@@ -234,8 +245,15 @@ static void load_key(struct nftnl_rule *r, enum nft_key key)
             word += 1;
             break;
         case NFT_EXPR_ETHER_SADDR:
+            match_ether(r);
+            load_payload(r, NFT_PAYLOAD_LL_HEADER, ETHER_SADDR, 6, reg);
+            word += 2;
+            break;
         case NFT_EXPR_CT_MARK_TOP:
-            abort();
+            load_ct(r, NFT_CT_MARK, reg);
+            mask(r, &top, sizeof(top));
+            word += 1;
+            break;
         }
     }
 }
@@ -374,6 +392,15 @@ static void change_mark(struct nftnl_rule *r, uint32_t keep, uint32_t flip)
     store_meta(r, NFT_META_MARK);
 }
 
+static void put_ct_mark_top(struct nftnl_rule *r, uint32_t n)
+{
+    static const uint32_t keep = ~HOLDER_MARK_MASK;
+    uint32_t flip = HOLDER_MARK(n);
+    load_ct(r, NFT_CT_MARK, NFT_REG_1);
+    mask_and_xor(r, &keep, &flip, sizeof(keep));
+    EXPR(r, "ct", U32(NFTNL_EXPR_CT_KEY, NFT_CT_MARK), U32(NFTNL_EXPR_CT_SREG, NFT_REG_1));
+}
+
 static void put_stmt(struct nftnl_rule *r, const struct nft_table *t, const struct nft_stmt *s)
 {
     uint32_t bit = t->masquerade_mark;
@@ -485,10 +512,19 @@ static void put_stmt(struct nftnl_rule *r, const struct nft_table *t, const stru
     case NFT_STMT_DROP:
         verdict(r, NF_DROP, NULL);
         break;
-    case NFT_STMT_DADDR_IS:
+    case NFT_STMT_CT_ORIGINAL:
+        load_ct(r, NFT_CT_DIRECTION, NFT_REG_1);
+        compare_u8(r, IP_CT_DIR_ORIGINAL);
+        break;
     case NFT_STMT_SET_DADDR_DIALLED:
+        load_ct_original(r, s->family == IP_V6 ? NFT_CT_DST_IP6 : NFT_CT_DST_IP, NFT_REG_1);
+        store_daddr(r, s->family);
+        break;
     case NFT_STMT_CT_MARK_TOP:
+        put_ct_mark_top(r, s->n);
+        break;
     case NFT_STMT_MARK_TOP:
-        abort();
+        change_mark(r, ~HOLDER_MARK_MASK, HOLDER_MARK(s->n));
+        break;
     }
 }

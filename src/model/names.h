@@ -17,19 +17,15 @@
 #define PRIO_SERVICE    (-100) /* dstnat */
 #define PRIO_LEARN      (-99)  /* the destination is translated */
 #define PRIO_MASQUERADE (100)  /* srcnat */
-/* Held addresses: steered after PortMaps, which have their ports first; the destination comes back
- * before anything translates it. */
-#define PRIO_HOLD      (-119)
-#define PRIO_RESTORE   (-106)
-#define PRIO_HELD_MARK (-149) /* of the node's own packets, after PRIO_MANGLE */
-#define PRIO_HELD_NAT  (89)   /* before PRIO_IDENTITY */
 
 /* Policy rules, in the order the kernel tries them. */
-#define RULE_PRIO_OUTER  101 /* fwmark M to PEER lookup main: the outer packet of a link */
-#define RULE_PRIO_LINK   102 /* fwmark M lookup 200+slot */
-#define RULE_PRIO_EDGE   103 /* fwmark 0x6b70ffff lookup main: replies leave where they came in */
-#define RULE_PRIO_HELD   104 /* fwmark 0x6b710000 lookup 131072: endpoints behind the overlay */
-#define RULE_PRIO_HOLDER 105 /* fwmark M<<24/0xff000000 lookup 131072+M: replies to a holder */
+#define RULE_PRIO_OUTER 101 /* fwmark M to PEER lookup main: the outer packet of a link */
+#define RULE_PRIO_LINK  102 /* fwmark M lookup 200+slot */
+#define RULE_PRIO_EDGE  103 /* fwmark 0x6b70ffff lookup main: replies leave where they came in */
+/* iif lo fwmark M/0xff000000 to NODE lookup main: outer packets of the overlay, the node's own */
+#define RULE_PRIO_HELD_OUTER 104
+#define RULE_PRIO_HELD       105 /* fwmark 0x6b000000/0xff000000 lookup 131072: endpoints behind it */
+#define RULE_PRIO_HOLDER     106 /* fwmark M<<24/0xff000000 lookup 131072+M: replies to a holder */
 
 /* Traffic classes: routes in tables BIRD writes to as well, at metric 32. */
 #define TRAFFIC_THROW_METRIC  8192
@@ -42,13 +38,14 @@
 #define LINK_TABLE_BASE 200u
 #define LINK_SLOT_MAX   0xfffeu /* EDGE_MARK is taken */
 
-/* Held addresses: connections to them that need the overlay, and those that holder M forwarded here.
- * M is 1 to 250 and never 0x6b, with which the marks above begin. */
-#define HELD_MARK        0x6b710000u
-#define HELD_TABLE       131072u
+/* Held addresses: connections to them that need the overlay, and those that holder M forwarded here,
+ * 1 to 250. All in the top byte; 0x6b, with which the marks above begin, is no holder's. */
 #define HOLDER_MARK_MAX  250u
 #define HOLDER_MARK_MASK 0xff000000u
 #define HOLDER_MARK(m)   ((uint32_t)(m) << 24)
+#define HELD_TOP         0x6bu
+#define HELD_MARK        HOLDER_MARK(HELD_TOP)
+#define HELD_TABLE       131072u
 #define HOLDER_TABLE(m)  (HELD_TABLE + (m))
 
 /* VXLAN over IPv4: 14 inner Ethernet + 20 IP + 8 UDP + 8 VXLAN. */

@@ -89,7 +89,7 @@ const struct nft_set_def nft_set_defs[NFT_SET_COUNT] = {
     [NFT_CLASSES] = { "classes", { NFT_FIELD_PRIORITY }, { NFT_FIELD_VERDICT }, .size = FLOWS },
 
     [NFT_HELD4] = { "held4", FLOW4, .size = FLOWS },
-    [NFT_HELDMARK4] = { "heldmark4", FLOW4, { NFT_FIELD_MARK }, .size = FLOWS },
+    [NFT_HELDROUTE4] = { "heldroute4", FLOW4, .size = FLOWS },
     [NFT_HELDNEAR4] = { "heldnear4",
                         { NFT_FIELD_IP4, NFT_FIELD_IP4 },
                         .size = MANY,
@@ -116,7 +116,7 @@ size_t nft_field_size(enum nft_field field)
     case NFT_FIELD_CLASS:
         return 4;
     case NFT_FIELD_ETHER:
-        return 8;
+        return 6;
     case NFT_FIELD_VERDICT:
         return sizeof(struct nft_class);
     }
@@ -515,14 +515,6 @@ void nft_put_source_range(struct nft_group_builder *b, const struct ip *daddr, e
 
 /* ---- held addresses ---- */
 
-void nft_put_held_mark(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
-                       uint16_t port, uint32_t mark)
-{
-    struct elem_at at = begin_flow(b, NFT_HELDMARK4, daddr, proto, port, port);
-    put(b, &mark, sizeof(mark));
-    end_data(at);
-}
-
 void nft_put_near(struct nft_group_builder *b, const struct ip_prefix *clients, const struct ip *ep)
 {
     struct ip first = ip_prefix_masked(clients).ip, last = last_of(clients);
@@ -537,11 +529,9 @@ void nft_put_near(struct nft_group_builder *b, const struct ip_prefix *clients, 
 void nft_put_holder(struct nft_group_builder *b, const uint8_t mac[static 6], uint8_t mark)
 {
     uint32_t top = HOLDER_MARK(mark);
-    uint8_t ether[8] = { 0 };
-    memcpy(ether, mac, 6);
     struct elem_at at = begin(b, NFT_HOLDERS);
-    put(b, ether, sizeof(ether));
-    elem_of(at)->klen = sizeof(ether);
+    put(b, mac, 6);
+    elem_of(at)->klen = 6;
     put_class(b, &(struct nft_class){ .kind = NFT_CLASS_HOLDER, .n = mark });
     end_data(at);
     at = begin(b, NFT_HOLDERMARKS);

@@ -71,7 +71,7 @@ enum nft_set {
 
     /* Held addresses, which are services as well: IPv4 alone. */
     NFT_HELD4,        /* flow: steered; its clients keep their address */
-    NFT_HELDMARK4,    /* flow : mark of its packets, where an endpoint is behind the overlay */
+    NFT_HELDROUTE4,   /* flow: an endpoint is behind the overlay: its packets carry HELD_MARK */
     NFT_HELDNEAR4,    /* ip, interval . endpoint's ip: who is answered past this node */
     NFT_OVERLAYS,     /* ifname: where holders' forwards arrive */
     NFT_HOLDERS,      /* ether saddr : goto the chain that marks the connection */
@@ -90,7 +90,7 @@ enum nft_field {
     NFT_FIELD_PORT,   /* 2 bytes big endian, padded to 4 */
     NFT_FIELD_MARK,   /* 4 bytes host order */
     NFT_FIELD_PRIORITY, /* 4 bytes host order: meta priority, for us a register that `type` can name */
-    NFT_FIELD_ETHER,    /* 6 bytes, padded to 8 */
+    NFT_FIELD_ETHER,    /* 6 bytes; a key of its own only, for which nothing is padded */
     NFT_FIELD_VERDICT, /* goto a class chain: a struct nft_class */
     /* A struct nft_class; in the kernel the 4 bytes, host order, by which NFT_CLASSES has its chain.
      * Not a verdict: for each new one the kernel looks at all verdicts of the map, once for every
@@ -230,8 +230,6 @@ void nft_put_source_range(struct nft_group_builder *b, const struct ip *daddr, e
                           uint16_t port, const struct ip_prefix *prefix);
 
 /* The sets of held addresses. */
-void nft_put_held_mark(struct nft_group_builder *b, const struct ip *daddr, enum l4proto proto,
-                       uint16_t port, uint32_t mark);
 void nft_put_near(struct nft_group_builder *b, const struct ip_prefix *clients,
                   const struct ip *ep);
 /* 1 to HOLDER_MARK_MAX: elements of all three sets of holders. */

@@ -68,7 +68,6 @@ uint8_t nft_stmt_header(const struct nft_stmt *s)
     switch (s->kind) {
     case NFT_STMT_SET_DADDR:
     case NFT_STMT_SNAT_SADDR:
-    case NFT_STMT_DADDR_IS:
     case NFT_STMT_SET_DADDR_DIALLED:
         return s->family;
     case NFT_STMT_IN:
@@ -103,6 +102,7 @@ uint8_t nft_stmt_header(const struct nft_stmt *s)
     case NFT_STMT_MARK_FLIP:
     case NFT_STMT_MASQUERADE:
     case NFT_STMT_DROP:
+    case NFT_STMT_CT_ORIGINAL:
     case NFT_STMT_CT_MARK_TOP:
     case NFT_STMT_MARK_TOP:
         break;

@@ -98,10 +98,10 @@ enum nft_stmt_kind {
     NFT_STMT_MARK_FLIP,      /* meta mark set meta mark ^ BIT */
     NFT_STMT_MASQUERADE,     /* masquerade fully-random */
     NFT_STMT_DROP,           /* drop */
-    NFT_STMT_DADDR_IS,       /* ip daddr ADDRESS */
+    NFT_STMT_CT_ORIGINAL,    /* ct direction original */
     NFT_STMT_SET_DADDR_DIALLED, /* ip daddr set ct original ip daddr */
-    NFT_STMT_CT_MARK_TOP,       /* ct mark set ct mark & 0x00ffffff ^ N << 24 */
-    NFT_STMT_MARK_TOP,          /* meta mark set meta mark & 0x00ffffff ^ N << 24 */
+    NFT_STMT_CT_MARK_TOP,       /* ct mark set N << 24, keeping the other bits */
+    NFT_STMT_MARK_TOP,          /* meta mark set N << 24, keeping the other bits */
 };
 
 struct nft_stmt {
@@ -110,7 +110,7 @@ struct nft_stmt {
     uint8_t proto;  /* L4PROTO: enum l4proto */
     enum nft_set set;
     enum nft_key key;
-    const char *text; /* JUMP, GOTO: the chain; SET_DADDR, DADDR_IS: the address */
+    const char *text; /* JUMP, GOTO: the chain; SET_DADDR: the address */
     uint32_t n;       /* RANDOM, CT_MARK_TOP, MARK_TOP: N; UPDATE: seconds */
     uint32_t offset;  /* RANDOM */
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "model/names.h"
 
 static const char *const expr_text[] = {
     [NFT_EXPR_IIFNAME] = "iifname",
@@ -303,6 +304,14 @@ static void put_dynset(struct buf *b, const struct nft_table *t, const struct nf
     buf_printf(b, " : %s daddr }", s->family == IP_V6 ? "ip6" : "ip");
 }
 
+/* As nft lists it: the bits of the value are kept and set. */
+static void put_top(struct buf *b, const char *what, uint32_t n)
+{
+    uint32_t value = HOLDER_MARK(n);
+    buf_printf(b, "%s set %s & 0x%08" PRIx32 " | 0x%08" PRIx32, what, what,
+               ~HOLDER_MARK_MASK | value, value);
+}
+
 static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_stmt *s)
 {
     const char *ip = s->family == IP_V6 ? "ip6" : "ip";
@@ -330,7 +339,8 @@ static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_
         buf_puts(b, "tcp flags & syn == syn");
         break;
     case NFT_STMT_IN:
-        put_lookup(b, t, s, " ");
+        /* As nft lists it. */
+        put_lookup(b, t, s, s->key == NFT_CT_MARK_TOP ? " == " : " ");
         break;
     case NFT_STMT_COUNTER:
         buf_puts(b, "counter");
@@ -411,17 +421,17 @@ static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_
     case NFT_STMT_DROP:
         buf_puts(b, "drop");
         break;
-    case NFT_STMT_DADDR_IS:
-        buf_printf(b, "%s daddr %s", ip, s->text);
+    case NFT_STMT_CT_ORIGINAL:
+        buf_puts(b, "ct direction original");
         break;
     case NFT_STMT_SET_DADDR_DIALLED:
         buf_printf(b, "%s daddr set ct original %s daddr", ip, ip);
         break;
     case NFT_STMT_CT_MARK_TOP:
-        buf_printf(b, "ct mark set ct mark & 0x00ffffff ^ 0x%08" PRIx32, s->n << 24);
+        put_top(b, "ct mark", s->n);
         break;
     case NFT_STMT_MARK_TOP:
-        buf_printf(b, "meta mark set meta mark & 0x00ffffff ^ 0x%08" PRIx32, s->n << 24);
+        put_top(b, "meta mark", s->n);
         break;
     }
 }

@@ -44,7 +44,7 @@
 #define MARK_FLIP       { .kind = NFT_STMT_MARK_FLIP }
 #define MASQUERADE      { .kind = NFT_STMT_MASQUERADE }
 #define DROP            { .kind = NFT_STMT_DROP }
-#define DADDR_IS(f, a)  { .kind = NFT_STMT_DADDR_IS, .family = (f), .text = (a) }
+#define CT_ORIGINAL     { .kind = NFT_STMT_CT_ORIGINAL }
 #define SET_DADDR_DIALLED(f) { .kind = NFT_STMT_SET_DADDR_DIALLED, .family = (f) }
 #define CT_MARK_TOP(m)  { .kind = NFT_STMT_CT_MARK_TOP, .n = (m) }
 #define MARK_TOP(m)     { .kind = NFT_STMT_MARK_TOP, .n = (m) }

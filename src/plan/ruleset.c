@@ -3,6 +3,8 @@
  * (docs/datapath.md): the rules of the base chains of type filter and route, and of `reply`. */
 #include "plan/plan.h"
 
+#include <string.h>
+
 #include "model/names.h"
 #include "model/nft_words.h"
 
@@ -15,9 +17,26 @@
 #define HELD_CLAIM(proto) \
     RULE(L4PROTO(proto), IN(NFT_DIALLED_FLOW4, NFT_HELD4), COUNTER, GOTO("heldsource"))
 
-/* Those of the PortMaps come first, then the service proxy's. */
+/* Rules that both kinds of a chain have. */
+#define ARRIVE_REPLY  RULE(CT_REPLY, CT_STATUS_DNAT, COUNTER, GOTO("reply"))
+#define ARRIVE_NEW    RULE(CT_STATE_NEW, COUNTER, JUMP("admit"))
+#define ADMIT_IPV6    RULE(IN(NFT_IIF_DIALLED6, NFT_IFADDR6), COUNTER, GOTO("admit6"))
+#define IDENTITY      RULE(CT_STATUS_DNAT, COUNTER, JUMP("claim"))
+#define LEAVE_REPLY   ARRIVE_REPLY
+#define LEAVE_REFUSAL RULE(CT_REPLY, CT_UNCONFIRMED, COUNTER, GOTO("reply"))
+#define PROXY         RULE(COUNTER, JUMP("services"))
+#define CLAIMS                                                   \
+    CLAIM(L4_TCP, IP_V4, NFT_DIALLED_FLOW4, NFT_OPEN4),          \
+        CLAIM(L4_UDP, IP_V4, NFT_DIALLED_FLOW4, NFT_OPEN4),      \
+        CLAIM(L4_TCP, IP_V4, NFT_DIALLED_FLOW4, NFT_OPENRANGE4), \
+        CLAIM(L4_UDP, IP_V4, NFT_DIALLED_FLOW4, NFT_OPENRANGE4), \
+        CLAIM(L4_TCP, IP_V6, NFT_DIALLED_FLOW6, NFT_OPEN6),      \
+        CLAIM(L4_UDP, IP_V6, NFT_DIALLED_FLOW6, NFT_OPEN6),      \
+        CLAIM(L4_TCP, IP_V6, NFT_DIALLED_FLOW6, NFT_OPENRANGE6), \
+        CLAIM(L4_UDP, IP_V6, NFT_DIALLED_FLOW6, NFT_OPENRANGE6)
+
+/* Those of the PortMaps come first. */
 #define N_PORTMAP 13
-#define N_PROXY   23
 
 static const struct nft_chain chains[] = {
     /* One chain for all that arrives, since entering a chain costs as much as its rules.
@@ -27,13 +46,10 @@ static const struct nft_chain chains[] = {
      *
      * A new connection to a mapped port is given a destination that host firewalls do not know,
      * or is refused. What the client dialled stays known to conntrack. */
-    BASE_CHAIN("arrive", "filter", "prerouting", PRIO_STEER,
-               RULE(CT_REPLY, CT_STATUS_DNAT, COUNTER, GOTO("reply")),
-               RULE(CT_STATE_NEW, COUNTER, JUMP("admit"))),
+    BASE_CHAIN("arrive", "filter", "prerouting", PRIO_STEER, ARRIVE_REPLY, ARRIVE_NEW),
     CHAIN("reply", RULE(MARK(NFT_DIALLED4, NFT_REPLYMARK4), COUNTER),
           RULE(MARK(NFT_DIALLED6, NFT_REPLYMARK6), COUNTER)),
-    CHAIN("admit", RULE(IN(NFT_IIF_DIALLED4, NFT_IFADDR4), COUNTER, GOTO("admit4")),
-          RULE(IN(NFT_IIF_DIALLED6, NFT_IFADDR6), COUNTER, GOTO("admit6"))),
+    CHAIN("admit", RULE(IN(NFT_IIF_DIALLED4, NFT_IFADDR4), COUNTER, GOTO("admit4")), ADMIT_IPV6),
     CHAIN("admit4", RULE(IN(NFT_FLOW4, NFT_OPEN4), COUNTER, SET_DADDR(IP_V4, STANDIN4), RETURN),
           RULE(IN(NFT_FLOW4, NFT_OPENRANGE4), COUNTER, SET_DADDR(IP_V4, STANDIN4), RETURN),
           RULE(IN(NFT_FLOW4, NFT_REFUSE4), COUNTER, GOTO("refuse")),
@@ -55,22 +71,12 @@ static const struct nft_chain chains[] = {
     /* Source NAT to the source itself: the first nat chain that decides wins, and the CNI's
      * masquerade would hide the client. One rule for each protocol, because nft takes
      * `ct original proto-dst` only where the protocol is known. */
-    BASE_CHAIN("identity", "nat", "postrouting", PRIO_IDENTITY,
-               RULE(CT_STATUS_DNAT, COUNTER, JUMP("claim"))),
-    CHAIN("claim", CLAIM(L4_TCP, IP_V4, NFT_DIALLED_FLOW4, NFT_OPEN4),
-          CLAIM(L4_UDP, IP_V4, NFT_DIALLED_FLOW4, NFT_OPEN4),
-          CLAIM(L4_TCP, IP_V4, NFT_DIALLED_FLOW4, NFT_OPENRANGE4),
-          CLAIM(L4_UDP, IP_V4, NFT_DIALLED_FLOW4, NFT_OPENRANGE4),
-          CLAIM(L4_TCP, IP_V6, NFT_DIALLED_FLOW6, NFT_OPEN6),
-          CLAIM(L4_UDP, IP_V6, NFT_DIALLED_FLOW6, NFT_OPEN6),
-          CLAIM(L4_TCP, IP_V6, NFT_DIALLED_FLOW6, NFT_OPENRANGE6),
-          CLAIM(L4_UDP, IP_V6, NFT_DIALLED_FLOW6, NFT_OPENRANGE6)),
+    BASE_CHAIN("identity", "nat", "postrouting", PRIO_IDENTITY, IDENTITY),
+    CHAIN("claim", CLAIMS),
 
     /* The replies of pods on the node's own network, and the answers of chain `refuse`, whose
      * connections conntrack never confirms. */
-    BASE_CHAIN("leave", "route", "output", PRIO_MANGLE,
-               RULE(CT_REPLY, CT_STATUS_DNAT, COUNTER, GOTO("reply")),
-               RULE(CT_REPLY, CT_UNCONFIRMED, COUNTER, GOTO("reply"))),
+    BASE_CHAIN("leave", "route", "output", PRIO_MANGLE, LEAVE_REPLY, LEAVE_REFUSAL),
 
     /* A connection that carries data is assured, and needs no second look. */
     BASE_CHAIN("mss", "filter", "forward", PRIO_MANGLE,
@@ -80,9 +86,8 @@ static const struct nft_chain chains[] = {
      * cluster IP that lives but does not serve the port is refused; one that does not live must not
      * leave by the default route. Neither may shut the node's own addresses, when one is taken for
      * a cluster IP or a range lies over the node's network. */
-    [N_PORTMAP] =
-        BASE_CHAIN("proxy", "nat", "prerouting", PRIO_SERVICE, RULE(COUNTER, JUMP("services"))),
-    BASE_CHAIN("proxyout", "nat", "output", PRIO_SERVICE, RULE(COUNTER, JUMP("services"))),
+    [N_PORTMAP] = BASE_CHAIN("proxy", "nat", "prerouting", PRIO_SERVICE, PROXY),
+    BASE_CHAIN("proxyout", "nat", "output", PRIO_SERVICE, PROXY),
     CHAIN("services", RULE(PRIORITY(NFT_SERVICE_KEY4, NFT_SERVICE4), COUNTER, GOTO("serve")),
           RULE(PRIORITY(NFT_SERVICE_KEY6, NFT_SERVICE6), COUNTER, GOTO("serve")),
           RULE(DADDR_LOCAL, COUNTER, RETURN),
@@ -115,45 +120,46 @@ static const struct nft_chain chains[] = {
                RULE(IS_MARKED, COUNTER, MARK_FLIP, MASQUERADE),
                RULE(CT_STATUS_DNAT, IN(NFT_SADDR_DADDR4, NFT_HAIRPIN4), COUNTER, MASQUERADE),
                RULE(CT_STATUS_DNAT, IN(NFT_SADDR_DADDR6, NFT_HAIRPIN6), COUNTER, MASQUERADE)),
+};
+#define N_CHAINS (sizeof(chains) / sizeof(chains[0]))
 
-    /* Held addresses are services, whatever interface they are dialled on; what follows is what a
-     * client's own address takes beside.
-     *
-     * Packets that a holder forwards here tell their holder by their hardware address: all of a
-     * connection's, so that a mark that is another one by now is mended. A new connection to a held
-     * address is steered past host firewalls as one to a mapped port is, and gets its destination
-     * back before chain `proxy`. */
-    [N_PROXY] = BASE_CHAIN("hold", "filter", "prerouting", PRIO_HOLD,
-                           RULE(CT_REPLY, COUNTER, GOTO("answer")),
-                           RULE(IN(NFT_IIFNAME, NFT_OVERLAYS), COUNTER, JUMP("recognise")),
-                           RULE(CT_STATE_NEW, COUNTER, JUMP("steer")),
-                           RULE(CT_STATUS_DNAT, MARK(NFT_FLOW4, NFT_HELDMARK4), COUNTER)),
-    CHAIN("answer", RULE(COUNTER, VMAP(NFT_CT_MARK_TOP, NFT_HOLDERMARKS))),
-    CHAIN("recognise", RULE(COUNTER, VMAP(NFT_ETHER_SADDR, NFT_HOLDERS))),
-    CHAIN("steer", RULE(MARK(NFT_FLOW4, NFT_HELDMARK4), COUNTER),
-          RULE(IN(NFT_FLOW4, NFT_HELD4), COUNTER, SET_DADDR(IP_V4, STANDIN4))),
-    BASE_CHAIN("restore", "filter", "prerouting", PRIO_RESTORE,
-               RULE(CT_STATE_NEW, DADDR_IS(IP_V4, STANDIN4), IN(NFT_FLOW4, NFT_HELD4), COUNTER,
-                    SET_DADDR_DIALLED(IP_V4))),
+/* With held addresses, which are services: chains in the place of those of the same name, and two
+ * more. */
+static const struct nft_chain held[] = {
+    /* A packet that a holder forwarded here tells its holder by its hardware address: every one,
+     * so that a mark that is another one by now is mended. The mark stays with the connection, and
+     * replies carry it. */
+    BASE_CHAIN("arrive", "filter", "prerouting", PRIO_STEER, ARRIVE_REPLY,
+               RULE(CT_REPLY, VMAP(NFT_CT_MARK_TOP, NFT_HOLDERMARKS)),
+               RULE(CT_ORIGINAL, CT_STATUS_DNAT, IN(NFT_FLOW4, NFT_HELDROUTE4), COUNTER,
+                    MARK_TOP(HELD_TOP)),
+               RULE(CT_ORIGINAL, VMAP(NFT_ETHER_SADDR, NFT_HOLDERS)), ARRIVE_NEW),
+    BASE_CHAIN("leave", "route", "output", PRIO_MANGLE, LEAVE_REPLY, LEAVE_REFUSAL,
+               RULE(CT_REPLY, VMAP(NFT_CT_MARK_TOP, NFT_HOLDERMARKS)),
+               RULE(CT_ORIGINAL, IN(NFT_FLOW4, NFT_HELDROUTE4), COUNTER, MARK_TOP(HELD_TOP))),
 
-    /* The node's own: connections to held addresses, and replies of what listens here. */
-    BASE_CHAIN("holdout", "route", "output", PRIO_HELD_MARK,
-               RULE(CT_REPLY, COUNTER, GOTO("answer")),
-               RULE(CT_STATE_NEW, MARK(NFT_FLOW4, NFT_HELDMARK4), COUNTER),
-               RULE(CT_STATUS_DNAT, MARK(NFT_FLOW4, NFT_HELDMARK4), COUNTER)),
+    /* Whatever interface it is dialled on, once no PortMap has the port. */
+    CHAIN("admit", RULE(IN(NFT_IIF_DIALLED4, NFT_IFADDR4), COUNTER, JUMP("admit4")), ADMIT_IPV6,
+          RULE(IN(NFT_FLOW4, NFT_HELD4), COUNTER, GOTO("hold"))),
+    /* A connection whose endpoint is the very address that was dialled is not translated, and
+     * when it is confirmed nothing gives its packets the destination back. */
+    CHAIN("hold", RULE(IN(NFT_FLOW4, NFT_HELDROUTE4), COUNTER, MARK_TOP(HELD_TOP)),
+          RULE(CT_UNCONFIRMED, COUNTER, SET_DADDR(IP_V4, STANDIN4), RETURN),
+          RULE(CT_STATUS_DNAT, COUNTER, SET_DADDR(IP_V4, STANDIN4))),
+    BASE_CHAIN("proxy", "nat", "prerouting", PRIO_SERVICE,
+               RULE(IN(NFT_FLOW4, NFT_HELD4), COUNTER, SET_DADDR_DIALLED(IP_V4)), PROXY),
 
     /* Clients keep their addresses, here and where a holder forwards to, except those whom the
      * endpoint would answer past this node. What came off the overlay is answered over it. */
-    BASE_CHAIN("heldidentity", "nat", "postrouting", PRIO_HELD_NAT,
-               RULE(IN(NFT_CT_MARK_TOP, NFT_HOLDERCLAIMS), COUNTER, SNAT_SADDR(IP_V4)),
-               RULE(CT_STATUS_DNAT, COUNTER, JUMP("heldclaim"))),
-    CHAIN("heldclaim", HELD_CLAIM(L4_TCP), HELD_CLAIM(L4_UDP), HELD_CLAIM(L4_SCTP)),
+    BASE_CHAIN("identity", "nat", "postrouting", PRIO_IDENTITY, IDENTITY,
+               RULE(IN(NFT_CT_MARK_TOP, NFT_HOLDERCLAIMS), COUNTER, SNAT_SADDR(IP_V4))),
+    CHAIN("claim", CLAIMS, HELD_CLAIM(L4_TCP), HELD_CLAIM(L4_UDP), HELD_CLAIM(L4_SCTP)),
     CHAIN("heldsource", RULE(IN(NFT_SADDR_DADDR4, NFT_HAIRPIN4), COUNTER, MASQUERADE),
           RULE(NOT_IN(NFT_IIFNAME, NFT_OVERLAYS), IN(NFT_SADDR_DADDR4, NFT_HELDNEAR4), COUNTER,
                MASQUERADE),
           RULE(COUNTER, SNAT_SADDR(IP_V4))),
 };
-#define N_CHAINS (sizeof(chains) / sizeof(chains[0]))
+#define N_HELD (sizeof(held) / sizeof(held[0]))
 
 #define PORTMAP_SETS ((UINT64_C(1) << NFT_SERVICE4) - 1)
 #define PROXY_SETS   (((UINT64_C(1) << NFT_HELD4) - 1) & ~PORTMAP_SETS)
@@ -165,10 +171,23 @@ static const struct extent {
     uint64_t sets;
 } extents[] = {
     { 0, N_PORTMAP, PORTMAP_SETS },
-    { N_PORTMAP, N_PROXY, PROXY_SETS },
-    { 0, N_PROXY, PORTMAP_SETS | PROXY_SETS },
-    { 0, N_CHAINS, ALL_SETS },
+    { N_PORTMAP, N_CHAINS, PROXY_SETS },
+    { 0, N_CHAINS, PORTMAP_SETS | PROXY_SETS },
 };
+
+/* All chains, with those of held addresses. */
+static size_t put_held_chains(struct nft_chain ret[static N_CHAINS + N_HELD])
+{
+    size_t n = N_CHAINS;
+    memcpy(ret, chains, sizeof(chains));
+    for (size_t i = 0; i < N_HELD; i++) {
+        size_t at = 0;
+        while (at < N_CHAINS && strcmp(chains[at].name, held[i].name))
+            at++;
+        ret[at < N_CHAINS ? at : n++] = held[i];
+    }
+    return n;
+}
 
 static bool proxies_by_nft(const struct plan_options *options)
 {
@@ -177,27 +196,25 @@ static bool proxies_by_nft(const struct plan_options *options)
 
 bool plan_needs_nft(const struct plan_options *options)
 {
-    return options->portmap || options->loadbalancer || proxies_by_nft(options) || !options->serviceproxy;
-}
-
-static size_t extent_of(const struct plan_options *o)
-{
-    return o->loadbalancer ? 3 : !proxies_by_nft(o) ? 0 : o->portmap ? 2 : 1;
+    return options->portmap || options->loadbalancer || proxies_by_nft(options) ||
+           !options->serviceproxy;
 }
 
 const struct nft_table *plan_ruleset(const struct plan_options *options)
 {
-    static struct nft_table tables[sizeof(extents) / sizeof(extents[0])]
-                                  [32]; /* by the mark's bit */
-    const struct extent *e = &extents[extent_of(options)];
-    struct nft_table *t = &tables[e - extents][options->masquerade_bit % 32];
+    static struct nft_table tables[sizeof(extents) / sizeof(extents[0]) + 1]
+                                  [32]; /* by mark's bit */
+    static struct nft_chain held_chains[N_CHAINS + N_HELD];
+    size_t kind = !proxies_by_nft(options) ? 0 : options->portmap ? 2 : 1;
+    const struct extent *e = &extents[kind];
+    struct nft_table *t = &tables[options->loadbalancer ? 3 : kind][options->masquerade_bit % 32];
     *t = (struct nft_table){
         .name = PORTOLAN_NFT_TABLE,
         .comment = "kept by portolan: what is edited here is put back",
         .sets = nft_set_defs,
-        .holds = e->sets,
-        .chains = chains + e->first,
-        .n_chains = e->end - e->first,
+        .holds = options->loadbalancer ? ALL_SETS : e->sets,
+        .chains = options->loadbalancer ? held_chains : chains + e->first,
+        .n_chains = options->loadbalancer ? put_held_chains(held_chains) : e->end - e->first,
         .masquerade_mark = UINT32_C(1) << options->masquerade_bit % 32,
     };
     return t;

@@ -34,6 +34,8 @@ static const struct plan_options both_options = { .portmap = true,
                                                   .serviceproxy = true,
                                                   .masquerade_bit = 31 };
 
+static const struct plan_options held_options = { .loadbalancer = true, .masquerade_bit = 14 };
+
 static struct nft_group *services(const char *const *classes, size_t n)
 {
     struct nft_group_builder *b = nft_group_begin("service/a/b");
@@ -41,6 +43,8 @@ static struct nft_group *services(const char *const *classes, size_t n)
     for (size_t i = 0; i < n; i++) {
         struct nft_class c;
         assert_true(nft_class_parse(classes[i], &c));
+        if (c.kind > NFT_CLASS_REMEMBER)
+            continue; /* of no service */
         if (c.kind == NFT_CLASS_REMEMBER)
             nft_put_affinity_timeout(b, (uint32_t)i + 1, c.timeout);
         else
@@ -62,8 +66,27 @@ static const char *const classes[] = {
     "drop4",
     "drop6",
     "remember-10",
+    "holder-250",
+    "reply-7",
 };
 #define N_CLASSES (sizeof(classes) / sizeof(classes[0]))
+
+/* Of this node as a holder, and of the others. */
+static struct nft_group *held(void)
+{
+    struct nft_group_builder *b = nft_group_begin("node");
+    struct ip dialled = ip("203.0.113.9"), ep = ip("10.244.2.7"), node = ip("203.0.113.20");
+    struct ip_prefix overlay;
+    assert_true(ip_prefix_parse("10.32.0.0/12", &overlay));
+    nft_put_flow(b, NFT_HELD4, &dialled, L4_TCP, 80, 80);
+    nft_put_flow(b, NFT_HELDROUTE4, &dialled, L4_TCP, 80, 80);
+    nft_put_pair(b, NFT_HAIRPIN4, &node, &ep);
+    nft_put_near(b, &overlay, &ep);
+    nft_put_ifname(b, NFT_OVERLAYS, "weave");
+    nft_put_holder(b, (const uint8_t[6]){ 0x02, 0x6b, 0xa9, 0xfe, 0x60, 0x01 }, 200);
+    nft_put_holder(b, (const uint8_t[6]){ 0x02, 0x6b, 0xa9, 0xfe, 0x60, 0x02 }, 1);
+    return nft_group_end(b);
+}
 
 static void assert_golden(const char *name, const struct plan_options *options,
                           struct nft_group *const *groups, size_t n)
@@ -84,6 +107,21 @@ static void the_constant_tables_are_the_golden_ones(void **state)
     assert_golden("ruleset.nft", &plan_options_default, NULL, 0);
     assert_golden("ruleset-proxy.nft", &proxy_options, &g, 1);
     nft_group_unref(g);
+    g = held();
+    assert_golden("ruleset-held.nft", &held_options, &g, 1);
+    nft_group_unref(g);
+}
+
+static void held_addresses_need_the_whole_table(void **state)
+{
+    (void)state;
+    const struct nft_table *all = plan_ruleset(&both_options), *t = plan_ruleset(&held_options);
+    assert_int_equal(t->n_chains, all->n_chains + 2);
+    for (size_t i = 0; i < all->n_chains; i++)
+        assert_string_equal(t->chains[i].name, all->chains[i].name);
+    for (int i = 0; i < NFT_SET_COUNT; i++)
+        assert_true(nft_table_has(t, i));
+    assert_int_equal(t->masquerade_mark, 0x4000);
 }
 
 static void both_features_make_one_table(void **state)
@@ -151,7 +189,9 @@ static void check_chain(struct seen *seen, const struct nft_chain *c)
         bool counts = false;
         for (size_t k = 0; k < r->n; k++) {
             const struct nft_stmt *s = &r->stmts[k];
-            counts |= s->kind == NFT_STMT_COUNTER;
+            /* Those of the holders are met by every packet: the chains they lead to count. */
+            counts |=
+                s->kind == NFT_STMT_COUNTER || (s->kind == NFT_STMT_VMAP && s->set >= NFT_HOLDERS);
             if (s->kind == NFT_STMT_JUMP || s->kind == NFT_STMT_GOTO)
                 assert_true(can_be_jumped_to(seen, s->text));
             check_key(seen, s);
@@ -164,7 +204,7 @@ static void every_rule_counts_and_names_what_there_is(void **state)
 {
     (void)state;
     static const struct plan_options *const options[] = { &plan_options_default, &proxy_options,
-                                                          &both_options };
+                                                          &both_options, &held_options };
     static const char *const next[] = { "pick4-5-offset-affinity10",
                                         "pick4-5-offset-always-affinity10", "pick6-5-offset",
                                         "pick6-5-offset-always" };
@@ -174,7 +214,7 @@ static void every_rule_counts_and_names_what_there_is(void **state)
         assert_true(nft_class_parse(i < N_CLASSES ? classes[i] : next[i - N_CLASSES], &c));
         nft_class_chain(&c, &chains[i]);
     }
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         struct seen seen = { plan_ruleset(options[i]), chains, i ? N_CLASSES + 4 : 0, 0 };
         for (size_t j = 0; j < seen.t->n_chains; j++)
             check_chain(&seen, &seen.t->chains[j]);
@@ -386,6 +426,7 @@ int main(void)
         cmocka_unit_test(elements_of_services_print),
         cmocka_unit_test(the_constant_tables_are_the_golden_ones),
         cmocka_unit_test(both_features_make_one_table),
+        cmocka_unit_test(held_addresses_need_the_whole_table),
         cmocka_unit_test(every_rule_counts_and_names_what_there_is),
         cmocka_unit_test(elements_print_sorted_across_groups),
     };
