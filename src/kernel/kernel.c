@@ -9,6 +9,11 @@
 bool link_name_parse(const char *name, uint32_t *ret_vni, uint16_t *ret_port)
 {
     size_t prefix = strlen(LINK_PREFIX);
+    if (!strcmp(name, OVERLAY_LINK)) {
+        *ret_vni = OVERLAY_VNI;
+        *ret_port = OVERLAY_PORT;
+        return true;
+    }
     if (strncmp(name, LINK_PREFIX, prefix) || name[prefix] < '0' || name[prefix] > '9')
         return false;
     char *end;

@@ -34,7 +34,7 @@ struct report {
     size_t bytes;                  /* sent */
 };
 
-/* "pl4242" or "pl4242p1f90", and nothing else: model/names.h. */
+/* "pl4242", "pl4242p1f90" or OVERLAY_LINK, and nothing else: model/names.h. */
 bool link_name_parse(const char *name, uint32_t *ret_vni, uint16_t *ret_port);
 bool link_is_ours(const char *name, const char *kind, const char *alias);
 

@@ -45,12 +45,15 @@ static bool link_in_place(const void *have, const void *want)
 static void link_text(const void *want, struct buf *out)
 {
     const struct desired_link *l = want;
-    char local[IP_TEXT_MAX], remote[IP_TEXT_MAX];
+    char text[IP_TEXT_MAX];
+    buf_printf(out, "link %s type vxlan id %" PRIu32 " local %s", l->name, l->vni,
+               ip_format(&l->local, text));
+    if (l->remote.family)
+        buf_printf(out, " remote %s", ip_format(&l->remote, text));
     buf_printf(out,
-               "link %s type vxlan id %" PRIu32 " local %s remote %s dstport %u mtu %" PRIu32
-               " address %02x:%02x:%02x:%02x:%02x:%02x alias \"%s\"",
-               l->name, l->vni, ip_format(&l->local, local), ip_format(&l->remote, remote), l->port,
-               l->mtu, l->mac[0], l->mac[1], l->mac[2], l->mac[3], l->mac[4], l->mac[5], l->alias);
+               " dstport %u mtu %" PRIu32 " address %02x:%02x:%02x:%02x:%02x:%02x alias \"%s\"",
+               l->port, l->mtu, l->mac[0], l->mac[1], l->mac[2], l->mac[3], l->mac[4], l->mac[5],
+               l->alias);
 }
 
 static void link_label(const void *want, struct buf *out)
@@ -206,7 +209,10 @@ static void put_vxlan(struct nlmsghdr *m, const struct desired_link *w, bool cre
     mnl_attr_put_strz(m, IFLA_INFO_KIND, "vxlan");
     struct nlattr *data = mnl_attr_nest_start(m, IFLA_INFO_DATA);
     nl_put_ip(m, IFLA_VXLAN_LOCAL, &w->local);
-    nl_put_ip(m, IFLA_VXLAN_GROUP, &w->remote);
+    if (w->remote.family)
+        nl_put_ip(m, IFLA_VXLAN_GROUP, &w->remote);
+    else if (!creating)
+        mnl_attr_put_u32(m, IFLA_VXLAN_GROUP, 0); /* the one it has */
     if (creating) {
         mnl_attr_put_u32(m, IFLA_VXLAN_ID, w->vni);
         mnl_attr_put_u16(m, IFLA_VXLAN_PORT, htons(w->port));
@@ -260,6 +266,7 @@ static int link_change(struct rtnl *r, const void *have, const void *want, void 
         mnl_attr_put(m, IFLA_ADDRESS, sizeof(w->mac), w->mac);
         mnl_attr_put_strz(m, IFLA_IFALIAS, w->alias);
         e = rtnl_talk(r, m, err);
+        rtnl_forget_neighs(r, w->name); /* the kernel does, with the address */
     }
     return e ? e : link_read(r, w->name, ret_have, err);
 }

@@ -9,10 +9,8 @@
 #include "kernel/rtnl_kind.h"
 
 static const struct rtnl_kind *const kinds[RTNL_KINDS] = {
-    [RTNL_LINK] = &rtnl_link_kind,
-    [RTNL_ADDR] = &rtnl_addr_kind,
-    [RTNL_ROUTE] = &rtnl_route_kind,
-    [RTNL_RULE] = &rtnl_rule_kind,
+    [RTNL_LINK] = &rtnl_link_kind,   [RTNL_ADDR] = &rtnl_addr_kind, [RTNL_NEIGH] = &rtnl_neigh_kind,
+    [RTNL_ROUTE] = &rtnl_route_kind, [RTNL_RULE] = &rtnl_rule_kind,
 };
 
 /* What is wanted, as arrays, with what rtnetlink adds to it. */
@@ -146,6 +144,7 @@ static void wanted_init(struct wanted *w, const struct desired *d)
     *w = (struct wanted){ .d = d,
                           .of = {
                               [RTNL_LINK] = { d->links, d->n_links, sizeof(d->links[0]) },
+                              [RTNL_NEIGH] = { d->neighs, d->n_neighs, sizeof(d->neighs[0]) },
                               [RTNL_ROUTE] = { d->routes, d->n_routes, sizeof(d->routes[0]) },
                               [RTNL_RULE] = { d->rules, d->n_rules, sizeof(d->rules[0]) },
                           } };
@@ -178,7 +177,7 @@ static int dump_kind(struct rtnl *r, enum rtnl_kind_id id, struct err *err)
     int e = kinds[id]->dump(r, &fresh, err);
     if (e) {
         free(fresh.v);
-        err_prefix(err, "cannot read links, addresses, routes and rules");
+        err_prefix(err, "cannot read links, addresses, neighbours, routes and rules");
         return e;
     }
     if (fresh.n)

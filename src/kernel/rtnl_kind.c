@@ -54,12 +54,25 @@ void rtnl_forget_device(struct rtnl *r, const char *ifname, bool only6)
         if (strcmp(addrs[i].d.ifname, ifname) || (only6 && addrs[i].d.ip.family != IP_V6))
             addrs[n++] = addrs[i];
     k->n = n;
+    if (!only6)
+        rtnl_forget_neighs(r, ifname);
     k = &r->known[RTNL_ROUTE];
     n = 0;
     struct rtnl_route *routes = k->v;
     for (size_t i = 0; i < k->n; i++)
         if (strcmp(routes[i].d.ifname, ifname) || (only6 && routes[i].d.dst.ip.family != IP_V6))
             routes[n++] = routes[i];
+    k->n = n;
+}
+
+void rtnl_forget_neighs(struct rtnl *r, const char *ifname)
+{
+    struct rtnl_known *k = &r->known[RTNL_NEIGH];
+    size_t n = 0;
+    struct rtnl_neigh *neighs = k->v;
+    for (size_t i = 0; i < k->n; i++)
+        if (strcmp(neighs[i].d.ifname, ifname))
+            neighs[n++] = neighs[i];
     k->n = n;
 }
 

@@ -1,4 +1,4 @@
-/* One kind of rtnetlink object (link.c, addr.c, route.c, rule.c), as rtnl.c sees it: how to
+/* One kind of rtnetlink object (link.c, addr.c, neigh.c, route.c, rule.c), as rtnl.c sees it: how to
  * dump, compare, add, change and delete. What is known of the kernel is an array per kind,
  * sorted by key; its elements begin with the desired form of the object, so that the two
  * compare, and add what only the kernel tells. All strings in them are rtnl_word()s. */
@@ -12,7 +12,7 @@
 
 #include "netlink/nl.h"
 
-enum rtnl_kind_id { RTNL_LINK, RTNL_ADDR, RTNL_ROUTE, RTNL_RULE, RTNL_KINDS };
+enum rtnl_kind_id { RTNL_LINK, RTNL_ADDR, RTNL_NEIGH, RTNL_ROUTE, RTNL_RULE, RTNL_KINDS };
 
 struct rtnl_link {
     struct desired_link d;
@@ -25,6 +25,12 @@ struct rtnl_addr {
     struct desired_addr d;
     int ifindex;
     bool odd; /* ends by itself, or waits for duplicate detection */
+};
+struct rtnl_neigh {
+    struct desired_neigh
+        d; /* ip IP_NONE: an entry of the forwarding database without a neighbour */
+    int ifindex;
+    bool odd; /* its frames go to several nodes, or not as one of ours would */
 };
 struct rtnl_route {
     struct desired_route d;
@@ -41,6 +47,7 @@ struct rtnl_rule {
 union rtnl_any {
     struct rtnl_link link;
     struct rtnl_addr addr;
+    struct rtnl_neigh neigh;
     struct rtnl_route route;
     struct rtnl_rule rule;
 };
@@ -90,7 +97,8 @@ struct rtnl_kind {
     /* What is already gone counts as deleted. */
     int (*del)(struct rtnl *r, const void *have, struct err *err);
 };
-extern const struct rtnl_kind rtnl_link_kind, rtnl_addr_kind, rtnl_route_kind, rtnl_rule_kind;
+extern const struct rtnl_kind rtnl_link_kind, rtnl_addr_kind, rtnl_neigh_kind, rtnl_route_kind,
+    rtnl_rule_kind;
 
 /* The same text, or bytes, at an address that stays as long as `r`. */
 const char *rtnl_word(struct rtnl *r, const char *s);
@@ -102,8 +110,9 @@ struct nlmsghdr *rtnl_msg(struct rtnl *r, uint16_t type, uint16_t flags, const v
 int rtnl_talk(struct rtnl *r, struct nlmsghdr *m, struct err *err);
 /* True when -error says that the object to delete is not there. */
 bool rtnl_gone(int error);
-/* The kernel removes a link's addresses and routes with it: so does what is known. IPv4 ones
+/* The kernel removes a link's addresses, neighbours and routes with it: so does what is known. IPv4 ones
  * stay when `only6`. */
 void rtnl_forget_device(struct rtnl *r, const char *ifname, bool only6);
+void rtnl_forget_neighs(struct rtnl *r, const char *ifname);
 const struct rtnl_link *rtnl_link_by_name(const struct rtnl *r, const char *name);
 const struct rtnl_link *rtnl_link_by_index(const struct rtnl_known *links, int ifindex);

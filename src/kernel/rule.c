@@ -32,6 +32,8 @@ static void rule_text(const void *want, struct buf *out)
         buf_printf(out, " fwmark 0x%" PRIx32, w->fwmark);
     if (w->mask && w->mask != UINT32_MAX)
         buf_printf(out, "/0x%" PRIx32, w->mask);
+    if (w->local)
+        buf_puts(out, " iif lo");
     if (w->has_src)
         buf_printf(out, " from %s", ip_prefix_format(&w->src, text));
     if (w->has_dst)
@@ -43,6 +45,12 @@ static void rule_note(const void *have, struct buf *out)
 {
     if (!rule_plain(have))
         buf_puts(out, " (and other selectors)");
+}
+
+static bool is_lo(const struct nlattr *a)
+{
+    return mnl_attr_get_type(a) == FRA_IIFNAME && mnl_attr_get_payload_len(a) == sizeof("lo") &&
+           !memcmp(mnl_attr_get_payload(a), "lo", sizeof("lo"));
 }
 
 /* Selectors of newer kernels count too: their attributes are there only when they select. */
@@ -57,7 +65,7 @@ static bool selects_by_more(const struct nlmsghdr *m, const struct fib_rule_hdr 
         /* The kernel tells this one of every rule. */
         bool none = type == FRA_SUPPRESS_PREFIXLEN && mnl_attr_get_payload_len(a) == 4 &&
                     mnl_attr_get_u32(a) == UINT32_MAX;
-        if (!none && type != FRA_SRC && type != FRA_DST && type != FRA_PRIORITY &&
+        if (!none && !is_lo(a) && type != FRA_SRC && type != FRA_DST && type != FRA_PRIORITY &&
             type != FRA_FWMARK && type != FRA_FWMASK && type != FRA_TABLE && type != FRA_PROTOCOL &&
             type != FRA_PAD)
             return true;
@@ -73,8 +81,9 @@ struct rule_dump {
 static int on_rule(const struct nlmsghdr *m, void *user)
 {
     static const struct nl_policy policy[] = {
-        [FRA_SRC] = NL_IP,     [FRA_DST] = NL_IP,    [FRA_PRIORITY] = NL_U32, [FRA_FWMARK] = NL_U32,
-        [FRA_FWMASK] = NL_U32, [FRA_TABLE] = NL_U32, [FRA_PROTOCOL] = NL_U8,
+        [FRA_SRC] = NL_IP,      [FRA_DST] = NL_IP,         [FRA_PRIORITY] = NL_U32,
+        [FRA_FWMARK] = NL_U32,  [FRA_FWMASK] = NL_U32,     [FRA_TABLE] = NL_U32,
+        [FRA_PROTOCOL] = NL_U8, [FRA_IIFNAME] = NL_STRING,
     };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
     struct rule_dump *d = user;
@@ -92,6 +101,7 @@ static int on_rule(const struct nlmsghdr *m, void *user)
     x.d.priority = tb[FRA_PRIORITY] ? mnl_attr_get_u32(tb[FRA_PRIORITY]) : 0;
     x.d.fwmark = tb[FRA_FWMARK] ? mnl_attr_get_u32(tb[FRA_FWMARK]) : 0;
     x.d.mask = tb[FRA_FWMASK] ? mnl_attr_get_u32(tb[FRA_FWMASK]) : 0;
+    x.d.local = tb[FRA_IIFNAME] && is_lo(tb[FRA_IIFNAME]);
     x.d.table = tb[FRA_TABLE] ? mnl_attr_get_u32(tb[FRA_TABLE]) : frh->table;
     x.d.has_src = nl_get_ip(tb[FRA_SRC], &x.d.src.ip);
     x.d.src.len = frh->src_len;
@@ -132,6 +142,8 @@ static struct nlmsghdr *rule_msg(struct rtnl *r, uint16_t type, uint16_t flags,
         mnl_attr_put_u32(m, FRA_FWMARK, w->fwmark);
         mnl_attr_put_u32(m, FRA_FWMASK, w->mask);
     }
+    if (w->local)
+        mnl_attr_put_strz(m, FRA_IIFNAME, "lo");
     if (w->has_src)
         nl_put_ip(m, FRA_SRC, &w->src.ip);
     if (w->has_dst)

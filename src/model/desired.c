@@ -48,6 +48,7 @@ int desired_rule_cmp(const struct desired_rule *a, const struct desired_rule *b)
     RETURN_IF(CMP(a->priority, b->priority));
     RETURN_IF(CMP(a->fwmark, b->fwmark));
     RETURN_IF(CMP(a->mask, b->mask));
+    RETURN_IF(CMP(a->local, b->local));
     RETURN_IF(CMP(a->has_src, b->has_src));
     if (a->has_src)
         RETURN_IF(prefix_cmp(&a->src, &b->src));

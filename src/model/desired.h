@@ -40,6 +40,7 @@ struct desired_rule { /* key: all of it */
     uint8_t family;
     uint32_t priority;
     uint32_t fwmark, mask; /* mask 0: any mark */
+    bool local;            /* of the node itself, outer packets of tunnels included: iif lo */
     bool has_src, has_dst;
     struct ip_prefix src, dst;
     uint32_t table;

@@ -26,16 +26,6 @@ static void put_groups(const struct desired *d, struct buf *out)
     }
 }
 
-static void put_ipvs(const struct desired *d, struct buf *out)
-{
-    for (size_t i = 0; i < d->n_ipvs; i++)
-        for (uint32_t j = 0; j < d->ipvs[i]->n; j++) {
-            buf_printf(out, "ipvs %s ", d->ipvs[i]->owner);
-            ipvs_text_entry(out, &d->ipvs[i]->entries[j]);
-            buf_puts(out, "\n");
-        }
-}
-
 static void put_links(const struct desired *d, struct buf *out)
 {
     char text[IP_TEXT_MAX], remote[IP_TEXT_MAX];
@@ -96,6 +86,8 @@ static void put_rules(const struct desired *d, struct buf *out)
             buf_printf(out, " fwmark 0x%x", r->fwmark);
         if (r->mask && r->mask != UINT32_MAX)
             buf_printf(out, "/0x%x", r->mask);
+        if (r->local)
+            buf_puts(out, " iif lo");
         if (r->has_src)
             buf_printf(out, " from %s", prefix_text(&r->src, text));
         if (r->has_dst)
@@ -252,7 +244,6 @@ static void put_problem(const struct problem *p, struct buf *out)
 void plan_text(const struct plan *plan, const struct status_writes *writes, struct buf *out)
 {
     put_groups(&plan->desired, out);
-    put_ipvs(&plan->desired, out);
     put_links(&plan->desired, out);
     put_neighs(&plan->desired, out);
     put_routes(&plan->desired, out);

@@ -462,7 +462,8 @@ static void an_unreadable_kernel_is_an_error(void **state)
         fake_refuse_type(w.port, types[i], 0, 1, EPERM, "");
         assert_int_equal(rtnl_add(w.rtnl, d, true, &w.report, &err), -EPERM);
         assert_string_equal(
-            err.text, "cannot read links, addresses, routes and rules: Operation not permitted");
+            err.text,
+            "cannot read links, addresses, neighbours, routes and rules: Operation not permitted");
     }
     sync_with(&w, d, false);
     assert_no_refusals(&w);
