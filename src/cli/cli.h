@@ -10,7 +10,9 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 }; /* exit status */
 struct cli_option {
     char letter;      /* 0: long form only */
     const char *name; /* without the dashes */
-    const char *arg;  /* placeholder, NULL for a flag */
+    /* Placeholder, NULL for a flag. In the plural, such as CIDRS, a list with commas: given again, the
+     * option adds to it. */
+    const char *arg;
     const char *help;
     const char *value; /* the default before parsing, the given text after */
     bool given;

@@ -11,6 +11,10 @@
 /* The first bit of the packet mark's top byte, which tells holders apart (HOLDER_MARK). */
 #define HOLDER_BIT 24
 
+#define IPVS_OPTIONS                                                                   \
+    "scheduling-method", "weight", "node-address", "strict-arp", "ipvs-exclude-cidrs", \
+        "iptables-mode"
+
 static bool is(const char *text, size_t n, const char *word)
 {
     return strlen(word) == n && !strncmp(word, text, n);
@@ -42,12 +46,12 @@ static int check_unused(const struct cli_command *cmd, const struct plan_options
     const struct {
         const char *feature;
         bool on;
-        const char *options[7];
+        const char *options[13];
     } all[] = {
         { SERVICEPROXY,
           plan->serviceproxy,
           { "proxy-mode", "cluster-cidr", "detect-local-mode", "nodeport-addresses",
-            "masquerade-all", "masquerade-bit" } },
+            "masquerade-all", "masquerade-bit", IPVS_OPTIONS } },
         { LOADBALANCER, plan->loadbalancer, { "overlay", "overlay-subnet", "address-exclude" } },
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
@@ -63,17 +67,14 @@ int cli_features_unused(const struct cli_command *cmd, const char *name)
     return cli_usage(cmd, "--%s: it goes with --features " SERVICEPROXY " only", name);
 }
 
-static int check_mode(const struct cli_command *cmd)
+static int read_mode(const struct cli_command *cmd, struct features *ret)
 {
     const char *mode = cli_value(cmd, "proxy-mode");
-    if (!strcmp(mode, "nft") || !strcmp(mode, "nftables"))
-        return CLI_DONE;
-    if (!strcmp(mode, "ipvs") || !strcmp(mode, "iptables"))
-        return cli_usage(cmd,
-                         "--proxy-mode %s: this version proxies by nftables only: nft is "
-                         "needed",
-                         mode);
-    return cli_usage(cmd, "--proxy-mode %s: nft is needed", mode);
+    if (!strcmp(mode, "ipvs"))
+        ret->plan.proxy_mode = PROXY_IPVS;
+    else if (strcmp(mode, "nft") && strcmp(mode, "nftables"))
+        return cli_usage(cmd, "--proxy-mode %s: nft or ipvs is needed", mode);
+    return CLI_DONE;
 }
 
 static int read_cidrs(const struct cli_command *cmd, const char *name, struct arena *mem,
@@ -179,6 +180,94 @@ static int read_load_balancer(const struct cli_command *cmd, struct features *re
     return read_overlay(cmd, ret);
 }
 
+/* ---- of IPVS ---- */
+
+static int check_unused_ipvs(const struct cli_command *cmd)
+{
+    static const char *const names[] = { IPVS_OPTIONS };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (cli_given(cmd, names[i]))
+            return cli_usage(cmd, "--%s: it goes with --proxy-mode ipvs only", names[i]);
+    return CLI_DONE;
+}
+
+static int read_scheduler(const struct cli_command *cmd, struct ipvs_options *ret)
+{
+    const char *name = cli_value(cmd, "scheduling-method");
+    unsigned weight;
+    if (!ipvs_scheduler_parse(name, &ret->scheduler))
+        return cli_usage(cmd,
+                         "--scheduling-method %s: one of rr, wrr, lc, wlc, lblc, lblcr, dh, sh, "
+                         "seq (sed), nq is needed",
+                         name);
+    int r = cli_number(cmd, "weight", 1, 65535, &weight);
+    if (!r)
+        ret->weight = weight;
+    return r;
+}
+
+static int read_node_addresses(const struct cli_command *cmd, struct features *ret)
+{
+    static const char name[] = "node-address";
+    const char *text = cli_value(cmd, name);
+    if (cli_given(cmd, name) && cli_given(cmd, "nodeport-addresses"))
+        return cli_usage(cmd, "--%s: it does not go together with --nodeport-addresses", name);
+    size_t n = 1, k = 0;
+    for (const char *p = text; *p; p++)
+        n += *p == ',';
+    struct ip *v = arena_new_array(&ret->mem, n, struct ip);
+    for (size_t i = 0; i < n && cli_given(cmd, name); i++) {
+        size_t len = strcspn(text, ",");
+        char *one = arena_strndup(&ret->mem, text, len);
+        if (!ip_parse(one, &v[k]))
+            return cli_usage(cmd,
+                             "--%s: '%s' is no IP address; such as 192.0.2.10 or 2001:db8::10 is "
+                             "needed, several with commas",
+                             name, one);
+        if (ip_special(&v[k]))
+            return cli_usage(cmd, "--%s: %s is %s: node ports do not answer there", name, one,
+                             ip_special(&v[k]));
+        k++;
+        text += len + (text[len] == ',');
+    }
+    ret->plan.ipvs.node_addresses = v;
+    ret->plan.ipvs.n_node_addresses = k;
+    return CLI_DONE;
+}
+
+static int read_iptables_mode(const struct cli_command *cmd, struct features *ret)
+{
+    static const char *const names[] = {
+        [IPTABLES_AUTO] = "auto", [IPTABLES_NFT] = "nft", [IPTABLES_LEGACY] = "legacy"
+    };
+    const char *mode = cli_value(cmd, "iptables-mode");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!strcmp(mode, names[i])) {
+            ret->iptables_mode = (enum iptables_mode)i;
+            return CLI_DONE;
+        }
+    return cli_usage(cmd, "--iptables-mode %s: auto, nft or legacy is needed", mode);
+}
+
+static int read_ipvs(const struct cli_command *cmd, struct features *ret)
+{
+    struct ipvs_options *o = &ret->plan.ipvs;
+    if (ret->plan.proxy_mode != PROXY_IPVS)
+        return check_unused_ipvs(cmd);
+    o->strict_arp = cli_given(cmd, "strict-arp");
+    o->nodeport_primary = cli_given(cmd, "nodeport-addresses") &&
+                          !strcmp(cli_value(cmd, "nodeport-addresses"), "primary");
+    int r = read_scheduler(cmd, o);
+    if (!r)
+        r = read_node_addresses(cmd, ret);
+    if (!r)
+        r = read_cidrs(cmd, "ipvs-exclude-cidrs", &ret->mem, &o->exclude_cidrs,
+                       &o->n_exclude_cidrs);
+    return r ? r : read_iptables_mode(cmd, ret);
+}
+
+/* ---- all ---- */
+
 int cli_features(const struct cli_command *cmd, struct features *ret)
 {
     *ret = (struct features){ .list = cli_value(cmd, "features"),
@@ -189,7 +278,7 @@ int cli_features(const struct cli_command *cmd, struct features *ret)
     if (!r)
         r = check_unused(cmd, &ret->plan);
     if (!r)
-        r = check_mode(cmd);
+        r = read_mode(cmd, ret);
     if (!r)
         r = read_local_mode(cmd, ret);
     if (!r && strcmp(cli_value(cmd, "nodeport-addresses"), "primary"))
@@ -200,7 +289,8 @@ int cli_features(const struct cli_command *cmd, struct features *ret)
     if (r)
         return r;
     ret->plan.masquerade_bit = (uint8_t)bit;
-    return read_load_balancer(cmd, ret);
+    r = read_load_balancer(cmd, ret);
+    return r ? r : read_ipvs(cmd, ret);
 }
 
 void cli_features_done(struct features *f)

@@ -120,10 +120,24 @@ static struct cli_option *option_at(const struct cli_command *cmd, const char *n
     return NULL;
 }
 
+static bool is_list(const struct cli_option *o)
+{
+    return o->arg && o->arg[strlen(o->arg) - 1] == 'S';
+}
+
+/* Lives as long as the program. */
+static const char *joined(const char *a, const char *b)
+{
+    size_t n = strlen(a) + strlen(b) + 2;
+    char *s = xmalloc(n);
+    snprintf(s, n, "%s,%s", a, b);
+    return s;
+}
+
 /* Fills the options' values and leaves the positional arguments at argv[optind..]. */
 static int parse(const struct cli_command *cmd, int argc, char **argv, bool *ret_help)
 {
-    struct option longs[32] = { 0 };
+    struct option longs[64] = { 0 };
     char shorts[64] = ":h";
     size_t n = 0, s = 2;
     for (struct cli_option *o = cmd->options; o->name; o++) {
@@ -149,8 +163,9 @@ static int parse(const struct cli_command *cmd, int argc, char **argv, bool *ret
         if (c == '?')
             return cli_usage(cmd, "unknown option %s", argv[optind - 1]);
         struct cli_option *o = c ? option_at(cmd, NULL, c) : &cmd->options[index];
+        const char *value = optarg ? optarg : "yes";
+        o->value = is_list(o) && o->given ? joined(o->value, value) : value;
         o->given = true;
-        o->value = optarg ? optarg : "yes";
     }
 }
 

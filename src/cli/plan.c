@@ -16,8 +16,14 @@ static void print_text(const struct plan_options *options, const struct plan *pl
                        const struct status_writes *writes)
 {
     struct buf out = { 0 };
-    nft_text_table(&out, plan_ruleset(options));
-    buf_puts(&out, "\n");
+    const struct ipvs_want *ipvs = plan->desired.ipvs_node;
+    if (plan_needs_nft(options)) {
+        nft_text_table(&out, plan_ruleset(options));
+        buf_puts(&out, "\n");
+    }
+    if (ipvs)
+        buf_printf(&out, "# iptables-restore --noflush\n%s\n# ip6tables-restore --noflush\n%s\n",
+                   ipvs->rules4, ipvs->rules6);
     plan_text(plan, writes, &out);
     fputs(buf_str(&out), stdout);
     buf_done(&out);

@@ -55,6 +55,39 @@ static void ruleset(struct writer *w, const struct nft_table *table, const struc
     buf_done(&text);
 }
 
+static void ipvs_entries(struct writer *w, const struct ipvs_group *g)
+{
+    struct buf text = { 0 };
+    writer_key(w, "entries");
+    writer_list(w);
+    for (uint32_t i = 0; i < g->n; i++) {
+        buf_clear(&text);
+        ipvs_text_entry(&text, &g->entries[i]);
+        writer_string(w, buf_str(&text));
+    }
+    writer_list_end(w);
+    buf_done(&text);
+}
+
+static void ipvs(struct writer *w, const struct desired *d)
+{
+    if (!d->ipvs_node)
+        return;
+    writer_key(w, "ipvs");
+    writer_map(w);
+    begin_list(w, "groups");
+    for (size_t i = 0; i < d->n_ipvs; i++) {
+        writer_map(w);
+        put(w, "owner", d->ipvs[i]->owner);
+        ipvs_entries(w, d->ipvs[i]);
+        writer_map_end(w);
+    }
+    writer_list_end(w);
+    put(w, "iptables", d->ipvs_node->rules4);
+    put(w, "ip6tables", d->ipvs_node->rules6);
+    writer_map_end(w);
+}
+
 static void links(struct writer *w, const struct desired *d)
 {
     begin_list(w, "links");
@@ -326,7 +359,9 @@ void plan_print_json(const struct plan_options *options, const struct plan *plan
     struct buf out = { 0 };
     struct writer *w = writer_json_new(&out, true);
     writer_map(w);
-    ruleset(w, plan_ruleset(options), &plan->desired);
+    if (plan_needs_nft(options))
+        ruleset(w, plan_ruleset(options), &plan->desired);
+    ipvs(w, &plan->desired);
     links(w, &plan->desired);
     addresses(w, &plan->desired);
     neighbours(w, &plan->desired);

@@ -289,6 +289,8 @@ struct pass {
     VEC(struct nft_group *) groups;
     VEC(struct problem) problems;
     VEC(struct health_check) health_checks;
+    VEC(struct ipvs_group *) ipvs;
+    VEC(struct desired_sysctl) sysctls; /* the fabric's and those of IPVS */
     struct plan plan;
 };
 

@@ -26,6 +26,16 @@ static void put_groups(const struct desired *d, struct buf *out)
     }
 }
 
+static void put_ipvs(const struct desired *d, struct buf *out)
+{
+    for (size_t i = 0; i < d->n_ipvs; i++)
+        for (uint32_t j = 0; j < d->ipvs[i]->n; j++) {
+            buf_printf(out, "ipvs %s ", d->ipvs[i]->owner);
+            ipvs_text_entry(out, &d->ipvs[i]->entries[j]);
+            buf_puts(out, "\n");
+        }
+}
+
 static void put_links(const struct desired *d, struct buf *out)
 {
     char text[IP_TEXT_MAX], remote[IP_TEXT_MAX];
@@ -244,6 +254,7 @@ static void put_problem(const struct problem *p, struct buf *out)
 void plan_text(const struct plan *plan, const struct status_writes *writes, struct buf *out)
 {
     put_groups(&plan->desired, out);
+    put_ipvs(&plan->desired, out);
     put_links(&plan->desired, out);
     put_neighs(&plan->desired, out);
     put_routes(&plan->desired, out);

@@ -395,6 +395,8 @@ static const struct plan *publish(struct planner *p, struct pass *pass)
                      .n_health_checks = pass->health_checks.n },
         .problems = { pass->problems.v, pass->problems.n },
     };
+    if (p->services)
+        service_ipvs_publish(p, pass);
     if (p->traffic)
         traffic_publish(p, pass);
     return &pass->plan;
@@ -456,6 +458,8 @@ void planner_free(struct planner *p)
         vec_done(&p->pass[i].groups);
         vec_done(&p->pass[i].problems);
         vec_done(&p->pass[i].health_checks);
+        vec_done(&p->pass[i].ipvs);
+        vec_done(&p->pass[i].sysctls);
         traffic_pass_done(&p->pass[i]);
     }
     services_free(p->services);

@@ -8,6 +8,7 @@ struct programming {
     struct planner *p;
     struct service_memo *m;
     struct nft_group_builder *group;
+    struct service_ipvs *ipvs; /* NULL: nftables has the Service */
     struct service_problems *problems;
     VEC(struct ip_prefix) ranges; /* loadBalancerSourceRanges */
     bool ranged[F_COUNT];
@@ -326,8 +327,6 @@ static void put_flow(struct programming *g, const struct claim *c,
         nft_put_affinity(g->group, &k->ip, k->proto, k->port, id);
         nft_put_affinity_timeout(g->group, id, class.timeout);
     }
-    if (is_node_port(c))
-        check_mapping(g, c);
 }
 
 static void check_number(struct programming *g, uint16_t port, size_t n)
@@ -353,10 +352,13 @@ static void put_port(struct programming *g, enum family_index f, size_t begin, s
         if (!chosen) {
             endpoints_choose(g->p, m, &m->obj->ports[c->port], c->key.ip.family, choice);
             classes = classes_of(g->p, m->obj, f, choice);
-            check_number(g, c->port, choice->cluster.n);
+            if (!g->ipvs)
+                check_number(g, c->port, choice->cluster.n);
             chosen = true;
         }
-        put_flow(g, c, &classes, choice);
+        g->ipvs ? service_ipvs_flow(g->ipvs, c, choice) : put_flow(g, c, &classes, choice);
+        if (is_node_port(c))
+            check_mapping(g, c);
     }
 }
 
@@ -374,6 +376,8 @@ static void put_all(struct programming *g)
     for (size_t i = 0; i < m->n_claims; i++) {
         if (!m->claims[i].holds)
             lost(g, &m->claims[i]);
+        else if (m->claims[i].key.kind == CLAIM_CLUSTER_IP && g->ipvs)
+            service_ipvs_cluster_ip(g->ipvs, &m->claims[i]);
         else if (m->claims[i].key.kind == CLAIM_CLUSTER_IP)
             nft_put_address(g->group, NFT_CLUSTERIP4, &m->claims[i].key.ip);
     }
@@ -393,9 +397,18 @@ void service_program(struct planner *p, struct service_memo *m)
     p->services->choice.bad = m->met_mapping = false;
     check_addresses(&g);
     read_ranges(&g);
+    struct service_ipvs ipvs = { p, m, NULL, g.ranges.v, g.ranges.n, g.ranged };
+    if (p->options->proxy_mode == PROXY_IPVS) {
+        ipvs.group = ipvs_group_begin(m->owner);
+        g.ipvs = &ipvs;
+    }
     put_all(&g);
     if (p->services->choice.bad)
         endpoints_check(p, m, &problems);
+    if (g.ipvs && holds_health_port(m))
+        service_ipvs_health(g.ipvs);
+    if (g.ipvs)
+        service_set_ipvs(p, m, ipvs_group_end(ipvs.group));
     service_set_group(p, m, nft_group_end(g.group));
     service_set_hairpins(p, m, g.hairpins.v, g.hairpins.n);
     service_set_health(p, m, holds_health_port(m) ? service_health_port(m->obj) : 0);

@@ -7,6 +7,7 @@ struct reader {
     VEC(struct problem) problems;
     VEC(struct node_port_address) node_ports;
     struct nft_group_builder *group;
+    struct ipvs_group_builder *pods; /* NULL: not the mode */
 };
 
 static enum family_index family_of(const struct ip *ip)
@@ -28,6 +29,18 @@ static void bad_range(struct reader *r, const struct object *o, const char *list
                                .message = "it is no CIDR; such as 10.96.0.0/12 is needed" });
 }
 
+/* By IPVS nobody looks at ranges of services. */
+static void put_range(struct reader *r, enum nft_set set, const struct ip_prefix *prefix)
+{
+    bool pods = set == NFT_PODRANGE4;
+    if (pods)
+        r->out->knows_pods[family_of(&prefix->ip)] = true;
+    if (!r->pods)
+        nft_put_prefix(r->group, set, prefix);
+    else if (pods)
+        ipvs_put_net(r->pods, KUBE_POD_RANGE, prefix);
+}
+
 static void read_ranges(struct reader *r, const struct object *o, const char *list,
                         const struct string_list *l, enum nft_set set)
 {
@@ -37,9 +50,7 @@ static void read_ranges(struct reader *r, const struct object *o, const char *li
             bad_range(r, o, list, i, l->v[i]);
             continue;
         }
-        nft_put_prefix(r->group, set, &prefix);
-        if (set == NFT_PODRANGE4)
-            r->out->knows_pods[family_of(&prefix.ip)] = true;
+        put_range(r, set, &prefix);
     }
 }
 
@@ -48,10 +59,8 @@ static void read_pod_ranges(struct reader *r, const struct node *node)
     const struct plan_options *opt = r->p->options;
     if (opt->node_cidr && node)
         read_ranges(r, &node->o, "spec.podCIDRs", &node->pod_cidrs, NFT_PODRANGE4);
-    for (size_t i = 0; i < opt->n_cluster_cidrs && !opt->node_cidr; i++) {
-        nft_put_prefix(r->group, NFT_PODRANGE4, &opt->cluster_cidrs[i]);
-        r->out->knows_pods[family_of(&opt->cluster_cidrs[i].ip)] = true;
-    }
+    for (size_t i = 0; i < opt->n_cluster_cidrs && !opt->node_cidr; i++)
+        put_range(r, NFT_PODRANGE4, &opt->cluster_cidrs[i]);
 }
 
 static void read_primaries(struct reader *r, const struct node *node)
@@ -77,7 +86,16 @@ static bool is_asked_for(const struct plan_options *opt, const struct ip *ip)
     for (size_t i = 0; i < opt->n_nodeport_addresses; i++)
         if (ip_prefix_contains(&opt->nodeport_addresses[i], ip))
             return true;
-    return false;
+    for (size_t i = 0; i < opt->ipvs.n_node_addresses; i++)
+        if (ip_equal(&opt->ipvs.node_addresses[i], ip))
+            return true;
+    return !opt->n_nodeport_addresses && !opt->ipvs.n_node_addresses;
+}
+
+static bool on_primary_alone(const struct plan_options *opt)
+{
+    bool all = opt->proxy_mode == PROXY_IPVS && !opt->ipvs.nodeport_primary;
+    return !all && !opt->n_nodeport_addresses;
 }
 
 static int by_address(const void *a, const void *b)
@@ -95,13 +113,14 @@ static void read_node_ports(struct reader *r)
 {
     const struct plan_options *opt = r->p->options;
     const struct host *h = r->p->snap->host;
-    for (enum family_index f = F4; f < F_COUNT && !opt->n_nodeport_addresses; f++)
+    bool primary = on_primary_alone(opt);
+    for (enum family_index f = F4; f < F_COUNT && primary; f++)
         if (r->out->primary[f].family)
             put_address(r, &r->out->primary[f]);
-    for (uint32_t i = 0; i < h->n_ifaces && opt->n_nodeport_addresses; i++)
+    for (uint32_t i = 0; i < h->n_ifaces && !primary; i++)
         for (uint32_t j = 0; j < h->ifaces[i].n_addresses; j++) {
             const struct ip *ip = &h->ifaces[i].addresses[j].ip;
-            if (is_asked_for(opt, ip) && !ip_special(ip))
+            if (is_asked_for(opt, ip) && !ip_special(ip) && !service_ipvs_link(&h->ifaces[i]))
                 put_address(r, ip);
         }
     if (r->node_ports.n > 1)
@@ -116,11 +135,36 @@ static void read_node_ports(struct reader *r)
         memcpy(r->out->node_ports, r->node_ports.v, n * sizeof(r->node_ports.v[0]));
 }
 
+/* One that is written wrong would do nothing, silently. */
+static void check_node_addresses(struct reader *r)
+{
+    const struct ipvs_options *opt = &r->p->options->ipvs;
+    struct arena *a = &r->out->mem;
+    char text[IP_TEXT_MAX];
+    for (size_t i = 0; i < opt->n_node_addresses; i++) {
+        const struct node_port_address key = { .ip = opt->node_addresses[i] };
+        if (bsearch(&key, r->out->node_ports, r->out->n_node_ports, sizeof(key), by_address))
+            continue;
+        vec_push(
+            &r->problems,
+            (struct problem){
+                .kind = KIND_NODE,
+                .ns = "",
+                .name = arena_strdup(a, r->p->snap->node),
+                .field = "--node-address",
+                .value = arena_strdup(a, ip_format(&key.ip, text)),
+                .reason = "NoSuchAddress",
+                .message = "no interface of this node has it: node ports do not answer there" });
+    }
+}
+
 /* ---- all of it ---- */
 
 void service_node_read(struct planner *p, struct service_node *ret)
 {
     struct reader r = { .p = p, .out = ret, .group = nft_group_begin("proxy") };
+    if (p->options->proxy_mode == PROXY_IPVS)
+        r.pods = ipvs_group_begin("proxy");
     const struct node *node = snapshot_node(p->snap, p->snap->node);
     *ret = (struct service_node){ .zone = "" };
     if (node)
@@ -132,7 +176,10 @@ void service_node_read(struct planner *p, struct service_node *ret)
         read_ranges(&r, &c->o, "spec.cidrs", &c->cidrs, NFT_SERVICERANGE4);
     }
     read_node_ports(&r);
+    check_node_addresses(&r);
     ret->group = nft_group_end(r.group);
+    if (r.pods)
+        service_ipvs_node_read(p, ret, r.pods);
     ret->problems = arena_new_array(&ret->mem, r.problems.n, struct problem);
     ret->n_problems = r.problems.n;
     if (r.problems.n)
@@ -144,6 +191,7 @@ void service_node_read(struct planner *p, struct service_node *ret)
 void service_node_done(struct service_node *n)
 {
     nft_group_unref(n->group);
+    service_ipvs_node_done(n->ipvs);
     arena_done(&n->mem);
     *n = (struct service_node){ 0 };
 }

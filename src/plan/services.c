@@ -106,6 +106,7 @@ static void retire(struct planner *p, struct service_memo *m)
 {
     claims_drop(p, m);
     service_set_group(p, m, NULL);
+    service_set_ipvs(p, m, NULL);
     service_set_hairpins(p, m, NULL, 0);
     service_set_health(p, m, 0);
     service_set_problems(p, m, &(struct service_problems){ 0 });
@@ -214,13 +215,16 @@ static void take_changed(struct planner *p)
 
 /* ---- this node ---- */
 
-static bool concerns_node(const struct snapshot *s)
+/* With IPVS, all nodes do: their addresses are bound nowhere. */
+static bool concerns_node(const struct planner *p)
 {
+    const struct snapshot *s = p->snap;
+    bool all = p->options->proxy_mode == PROXY_IPVS;
     if (!s->changes_known || s->host_changed)
         return true;
     for (size_t i = 0; i < s->n_changes; i++)
         if (s->changes[i].kind == KIND_SERVICECIDR ||
-            (s->changes[i].kind == KIND_NODE && !strcmp(s->changes[i].name, s->node)))
+            (s->changes[i].kind == KIND_NODE && (all || !strcmp(s->changes[i].name, s->node))))
             return true;
     return false;
 }
@@ -235,6 +239,10 @@ static bool read_node(struct planner *p)
     if (x->node.group && nft_group_equal(x->node.group, fresh.group)) {
         nft_group_unref(fresh.group);
         fresh.group = nft_group_ref(x->node.group);
+    }
+    if (x->node.ipvs && ipvs_group_equal(x->node.ipvs->group, fresh.ipvs->group)) {
+        ipvs_group_unref(fresh.ipvs->group);
+        fresh.ipvs->group = ipvs_group_ref(x->node.ipvs->group);
     }
     x->node_before = x->node;
     x->node = fresh;
@@ -281,7 +289,7 @@ void services_build(struct planner *p)
 {
     struct services *x = p->services;
     const struct snapshot *s = p->snap;
-    bool first = !p->n_passes, other = (first || concerns_node(s)) && read_node(p);
+    bool first = !p->n_passes, other = (first || concerns_node(p)) && read_node(p);
     bool all = first || !s->changes_known || s->n_changes > 64 + s->n_services / 8;
     if (all)
         take_all(p);
@@ -289,6 +297,7 @@ void services_build(struct planner *p)
         take_changed(p);
     for (size_t i = 0; i < x->memos.n && other && !all; i++)
         take(p, x->memos.v[i], x->memos.v[i]->obj);
+    service_ipvs_owned_changed(p, x->node_before.ipvs);
     /* All mappings may answer otherwise than before. */
     for (size_t i = 0; i < x->memos.n && p->full; i++)
         if (x->memos.v[i]->met_mapping || service_meets_mapping(p, x->memos.v[i]))
@@ -345,6 +354,7 @@ static void memo_free(struct service_memo *m)
         free(m->ids.v[i]);
     vec_done(&m->ids);
     nft_group_unref(m->group);
+    ipvs_group_unref(m->ipvs);
     free(m->claims);
     free(m->hairpins);
     free(m);
@@ -357,7 +367,9 @@ void services_free_old(struct services *x)
         free_problems(x->old_problems.v[i]);
     for (size_t i = 0; i < x->removed.n; i++)
         memo_free(x->removed.v[i]);
-    x->old_problems.n = x->removed.n = 0;
+    for (size_t i = 0; i < x->old_ipvs.n; i++)
+        ipvs_group_unref(x->old_ipvs.v[i]);
+    x->old_problems.n = x->removed.n = x->old_ipvs.n = 0;
 }
 
 struct services *services_new(void)
@@ -388,6 +400,8 @@ void services_free(struct services *x)
     vec_done(&x->troubled);
     vec_done(&x->health);
     vec_done(&x->groups);
+    vec_done(&x->ipvs);
+    vec_done(&x->old_ipvs);
     vec_done(&x->old_problems);
     free(x);
 }

@@ -23,9 +23,10 @@ struct service_node {
     struct ip primary[F_COUNT]; /* first InternalIP; family IP_NONE: none */
     struct node_port_address *node_ports; /* by address */
     size_t n_node_ports;
-    bool knows_pods[F_COUNT]; /* a pod range of the family is known */
-    struct nft_group *group;  /* owner "proxy": the ranges; NULL: none */
-    struct problem *problems; /* of the Node and the ServiceCIDRs */
+    bool knows_pods[F_COUNT];       /* a pod range of the family is known */
+    struct nft_group *group;        /* owner "proxy": the ranges; NULL: none */
+    struct service_node_ipvs *ipvs; /* NULL: not the mode; in mem */
+    struct problem *problems;       /* of the Node and the ServiceCIDRs */
     size_t n_problems;
     struct arena mem;
 };
@@ -33,6 +34,26 @@ void service_node_read(struct planner *p, struct service_node *ret);
 void service_node_done(struct service_node *n);
 /* What Services are programmed by is the same. */
 bool service_node_same(const struct service_node *a, const struct service_node *b);
+
+/* ---- service_ipvs_node.c: with --proxy-mode ipvs ---- */
+
+struct service_node_ipvs {
+    struct ipvs_group *group; /* owner "proxy": who is a pod */
+    struct ip *owned;         /* addresses of machines, this one and others, sorted: never bound */
+    size_t n_owned;
+    struct ipvs_want want;
+    struct buf rules[F_COUNT];
+};
+void service_ipvs_node_read(struct planner *p, struct service_node *node,
+                            struct ipvs_group_builder *pods);
+void service_ipvs_node_done(struct service_node_ipvs *n); /* accepts NULL */
+bool service_ipvs_owned(const struct service_node_ipvs *n, const struct ip *ip);
+/* This machine answers at the address, but for what IPVS itself has bound. */
+bool service_ipvs_link(const struct host_iface *iface);
+/* Programs anew who has an address that became a machine's, or is none any more. */
+void service_ipvs_owned_changed(struct planner *p, const struct service_node_ipvs *before);
+/* Adds to the pass. */
+void service_ipvs_publish(const struct planner *p, struct pass *pass);
 
 /* ---- claims.c ---- */
 
@@ -73,6 +94,7 @@ struct service_memo {
     size_t n_claims;
     VEC(struct claim *) ids; /* by port, then in the order they were tried: the last one holds */
     struct nft_group *group; /* NULL: nothing on this node */
+    struct ipvs_group *ipvs; /* likewise */
     struct service_problems *problems;
     struct ip *hairpins; /* endpoints on this node, sorted */
     size_t n_hairpins;
@@ -142,6 +164,23 @@ const char *address_parse(const char *text, struct ip *ret);
 uint16_t service_node_port(const struct service *s, uint32_t port);
 uint16_t service_health_port(const struct service *s);
 
+/* ---- service_ipvs.c ---- */
+
+/* One Service being programmed. */
+struct service_ipvs {
+    const struct planner *p;
+    const struct service_memo *m;
+    struct ipvs_group_builder *group;
+    const struct ip_prefix *ranges; /* loadBalancerSourceRanges */
+    size_t n_ranges;
+    const bool *ranged; /* by family */
+};
+/* Of a claim that is held. */
+void service_ipvs_flow(struct service_ipvs *g, const struct claim *c,
+                       const struct endpoint_choice *choice);
+void service_ipvs_cluster_ip(struct service_ipvs *g, const struct claim *c);
+void service_ipvs_health(struct service_ipvs *g);
+
 /* ---- services.c ---- */
 
 #define HAIRPIN_SHARDS 64
@@ -162,6 +201,11 @@ void service_set_hairpins(struct planner *p, struct service_memo *m, struct ip *
 /* The groups of those that came or went. */
 void hairpins_build(struct planner *p);
 
+struct ipvs_group_vec {
+    struct ipvs_group **v;
+    size_t n, cap;
+};
+
 struct services {
     struct service_node node, node_before; /* the plan before may show its problems */
     struct service_memo_vec memos;         /* by owner */
@@ -172,6 +216,7 @@ struct services {
     struct service_memo_vec removed;       /* in this pass: the plan before shows their names */
     struct map claims;       /* key: struct claim_key, value: the struct claim that holds it */
     struct group_vec groups; /* by owner */
+    struct ipvs_group_vec ipvs, old_ipvs; /* by owner; replaced in this pass */
     struct hairpin_shard hairpins[HAIRPIN_SHARDS];
     VEC(struct service_problems *) old_problems; /* replaced in this pass, likewise */
     struct endpoint_choice choice;               /* memory to choose in */
@@ -190,6 +235,7 @@ void services_mapping_changed(struct planner *p, const struct memo *mapping);
 void service_due(struct planner *p, struct service_memo *m);
 /* What programming a Service gives. Takes ownership of the group. */
 void service_set_group(struct planner *p, struct service_memo *m, struct nft_group *g);
+void service_set_ipvs(struct planner *p, struct service_memo *m, struct ipvs_group *g);
 void service_set_health(struct planner *p, struct service_memo *m, uint16_t port);
 /* Takes what is in `s`. */
 void service_set_problems(struct planner *p, struct service_memo *m, struct service_problems *s);

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = os.environ.get("PORTOLAN_BIN", str(ROOT / "build/portolan"))
 PROXY = ["agent", "--node", "a", "--source", "dir:/x", "--features", "portmap,serviceproxy"]
 HELD = ["plan", "--node", "a", "--source", "dir:/x", "--features", "serviceproxy,loadbalancer"]
+IPVS = PROXY + ["--proxy-mode", "ipvs"]
 COMMANDS = ["agent", "plan", "diff", "get", "cleanup", "version"]
 
 
@@ -71,8 +72,21 @@ def test_manual_gives_the_defaults_help_gives(command):
     (["agent", "--node"], "needs a value"),
     (["agent", "--nope"], "--nope"),
     (["agent", "--node", "a", "--source", "dir:/x", "--features", "portmap,tea"], "'tea'"),
-    (PROXY + ["--proxy-mode", "ipvs"], "nftables only"),
+    (PROXY + ["--proxy-mode", "iptables"], "nft or ipvs"),
     (PROXY + ["--proxy-mode", "userspace"], "userspace"),
+    (PROXY + ["--scheduling-method", "rr"], "--proxy-mode ipvs only"),
+    (PROXY + ["--proxy-mode", "nft", "--strict-arp"], "--proxy-mode ipvs only"),
+    (["plan", "--node", "a", "--source", "dir:/x", "--weight", "2"], "--features serviceproxy"),
+    (IPVS + ["--scheduling-method", "fo"], "seq (sed), nq"),
+    (IPVS + ["--weight", "0"], "1 to 65535"),
+    (IPVS + ["--weight", "65536"], "1 to 65535"),
+    (IPVS + ["--node-address", "192.0.2.1,eth0"], "'eth0'"),
+    (IPVS + ["--node-address", "192.0.2.1", "--node-address", "192.0.2"], "'192.0.2'"),
+    (IPVS + ["--node-address", "192.0.2.1,"], "''"),
+    (IPVS + ["--node-address", "127.0.0.1"], "127.0.0.1 is a loopback address"),
+    (IPVS + ["--node-address", "192.0.2.1", "--nodeport-addresses", "primary"], "not go together"),
+    (IPVS + ["--ipvs-exclude-cidrs", "10.0.0.0/8", "--ipvs-exclude-cidrs", "x"], "'x'"),
+    (IPVS + ["--iptables-mode", "xtables"], "auto, nft or legacy"),
     (PROXY + ["--cluster-cidr", "10.0.0.0/8,10.1.0.0"], "'10.1.0.0'"),
     (PROXY + ["--nodeport-addresses", "eth0"], "'eth0'"),
     (PROXY + ["--detect-local-mode", "BridgeInterface"], "NodeCIDR"),

@@ -46,7 +46,11 @@ static void note(void *user, bool is_error, const char *where, const char *text)
 struct options {
     struct plan_options plan;
     struct ip_prefix cluster_cidrs[4], nodeport_addresses[4];
+    struct ip node_addresses[4];
 };
+
+/* Not of the command line: the plan's text ends with the rules for iptables. */
+static bool show_rules;
 
 static size_t read_prefixes(const char *text, struct ip_prefix ret[static 4])
 {
@@ -57,6 +61,27 @@ static size_t read_prefixes(const char *text, struct ip_prefix ret[static 4])
         text += strlen(one) + (text[strlen(one)] == ',');
     }
     return *text ? 0 : n;
+}
+
+static bool read_ipvs_option(struct options *o, const char *name, const char *value)
+{
+    struct ipvs_options *ipvs = &o->plan.ipvs;
+    if (!strcmp(name, "proxy-mode")) {
+        o->plan.proxy_mode = PROXY_IPVS;
+        return !strcmp(value, "ipvs");
+    }
+    if (!strcmp(name, "scheduling-method"))
+        return ipvs_scheduler_parse(value, &ipvs->scheduler);
+    if (!strcmp(name, "weight"))
+        return (ipvs->weight = (uint32_t)atoi(value));
+    if (!strcmp(name, "node-address"))
+        return ipvs->n_node_addresses < 4 &&
+               ip_parse(value, &o->node_addresses[ipvs->n_node_addresses++]);
+    if (!strcmp(name, "strict-arp"))
+        return (ipvs->strict_arp = true);
+    if (!strcmp(name, "masquerade-bit"))
+        return (o->plan.masquerade_bit = (uint8_t)atoi(value));
+    return !strcmp(name, "show-rules") && (show_rules = true);
 }
 
 static bool read_option(struct options *o, const char *name, const char *value)
@@ -77,7 +102,7 @@ static bool read_option(struct options *o, const char *name, const char *value)
     } else if (!strcmp(name, "masquerade-all")) {
         o->plan.masquerade_all = true;
     } else {
-        return false;
+        return read_ipvs_option(o, name, value);
     }
     return true;
 }
@@ -90,6 +115,9 @@ static bool read_options(const char *path, struct options *ret)
     *ret = (struct options){ .plan = plan_options_default };
     ret->plan.cluster_cidrs = ret->cluster_cidrs;
     ret->plan.nodeport_addresses = ret->nodeport_addresses;
+    ret->plan.ipvs.node_addresses = ret->node_addresses;
+    ret->plan.ipvs.weight = 1;
+    show_rules = false;
     FILE *f = fopen(path, "r");
     while (f && fgets(line, sizeof(line), f)) {
         *value = 0;
@@ -115,6 +143,8 @@ static struct buf plan_node(const struct plan_options *options, const struct sna
     struct status_writes writes =
         plan_statuses(p, &snap, &(struct applied){ .acknowledged = true });
     plan_text(plan, &writes, &out);
+    if (plan->desired.ipvs_node && show_rules)
+        buf_printf(&out, "%s%s", plan->desired.ipvs_node->rules4, plan->desired.ipvs_node->rules6);
     if (plan->desired.bird)
         bird_render(plan->desired.bird, &out);
     planner_free(p);
