@@ -164,6 +164,12 @@ void ipvs_text_element(struct buf *out, const struct ipvs_key *k);
 
 /* ---- of the node ---- */
 
+enum iptables_mode {
+    IPTABLES_AUTO, /* the kind that has rules; when neither has, what is installed as iptables */
+    IPTABLES_NFT,
+    IPTABLES_LEGACY,
+};
+
 struct iptables_chain {
     const char *table, *name;
 };
@@ -182,12 +188,9 @@ struct iptables_jump {
 extern const struct iptables_jump ipvs_jumps[];
 extern const size_t n_ipvs_jumps;
 
-struct desired_sysctl; /* model/desired.h */
+/* Its sysctls are in desired.sysctls; besides, kernels 4.1 to 5.8 need net/ipv4/vs/conn_reuse_mode 0. */
 struct ipvs_want {
     /* Our chains with their rules, tables nat and filter, as iptables-restore --noflush takes it. The
      * jumps are not in it: restoring would add them once more. */
     const char *rules4, *rules6;
-    /* By path. Besides, kernels 4.1 to 5.8 need net/ipv4/vs/conn_reuse_mode 0. */
-    const struct desired_sysctl *sysctls;
-    size_t n_sysctls;
 };
