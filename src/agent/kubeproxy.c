@@ -106,26 +106,60 @@ bool kubeproxy_runs(struct buf *out)
     return out->n;
 }
 
-/* ---- what one left ---- */
+/* ---- what one left, and what is ours ---- */
+
+static int open_ports(struct ipvs_ports *ret, struct err *err)
+{
+    *ret = (struct ipvs_ports){ 0 };
+    int r = nl_open(NETLINK_NETFILTER, NULL, &ret->netfilter, err);
+    if (!r)
+        r = nl_open(NETLINK_ROUTE, NULL, &ret->route, err);
+    return r ? r : nl_open(NETLINK_GENERIC, NULL, &ret->generic, err);
+}
+
+static void close_ports(struct ipvs_ports *p)
+{
+    nl_close(p->netfilter);
+    nl_close(p->route);
+    nl_close(p->generic);
+}
+
+/* The rules come first: they use the sets. */
+static int clean_chains(const struct ipvs_ports *p, enum kubeproxy_whose whose, bool dry_run,
+                        struct buf *out, struct err *err)
+{
+    int r = nft_kubeproxy_cleanup(p->netfilter, whose, dry_run, out, err);
+    return r ? r : iptables_kubeproxy_cleanup(whose, dry_run, out, err);
+}
 
 int kubeproxy_cleanup(bool dry_run, struct buf *out, struct err *err)
 {
-    struct nl_port *netfilter = NULL, *route = NULL, *generic = NULL;
-    int r = nl_open(NETLINK_NETFILTER, NULL, &netfilter, err);
+    struct ipvs_ports p;
+    bool ours = false;
+    int r = open_ports(&p, err);
     if (!r)
-        r = nl_open(NETLINK_ROUTE, NULL, &route, err);
+        r = ipvs_is_ours(p.route, &ours, err);
     if (!r)
-        r = nl_open(NETLINK_GENERIC, NULL, &generic, err);
-    if (!r) /* the rules first: they use the sets */
-        r = nft_kubeproxy_cleanup(netfilter, dry_run, out, err);
+        r = clean_chains(&p, ours ? KUBEPROXY_BESIDE : KUBEPROXY_ITS, dry_run, out, err);
+    if (!r && !ours)
+        r = ipset_kubeproxy_cleanup(p.netfilter, dry_run, out, err);
+    if (!r && !ours)
+        r = ipvs_kubeproxy_cleanup(p.route, p.generic, dry_run, out, err);
+    close_ports(&p);
+    return r;
+}
+
+int kubeproxy_remove_ours(bool dry_run, struct buf *out, struct err *err)
+{
+    struct ipvs_ports p;
+    bool ours = false;
+    int r = open_ports(&p, err);
     if (!r)
-        r = iptables_kubeproxy_cleanup(dry_run, out, err);
-    if (!r)
-        r = ipset_kubeproxy_cleanup(netfilter, dry_run, out, err);
-    if (!r)
-        r = ipvs_kubeproxy_cleanup(route, generic, dry_run, out, err);
-    nl_close(netfilter);
-    nl_close(route);
-    nl_close(generic);
+        r = ipvs_is_ours(p.route, &ours, err);
+    if (!r && ours)
+        r = clean_chains(&p, KUBEPROXY_OURS, dry_run, out, err);
+    if (!r && ours)
+        r = ipvs_cleanup(&p, dry_run, out, err);
+    close_ports(&p);
     return r;
 }

@@ -1,4 +1,5 @@
-/* kube-proxy beside us: one that runs, and what one left behind. */
+/* kube-proxy beside us: one that runs, and what one left behind; and what our own mode ipvs made, which
+ * looks as if kube-proxy had. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,3 +15,5 @@ bool kubeproxy_runs(struct buf *out);
 /* Removes what kube-proxy's modes left, and nothing else; lists it into `out`, one a line: "- ..."
  * for what goes, "! ..." for what stays and why. `dry_run` only lists. 0 or -errno. */
 int kubeproxy_cleanup(bool dry_run, struct buf *out, struct err *err);
+/* The same for all that the mode ipvs of ours made, when it is ours: kube-ipvs0 tells. */
+int kubeproxy_remove_ours(bool dry_run, struct buf *out, struct err *err);

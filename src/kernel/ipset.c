@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <linux/netfilter/ipset/ip_set.h>
 #include <linux/netfilter/nfnetlink.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -12,54 +14,263 @@
 #include "netlink/nl_attr.h"
 
 #define PATIENCE_US 1000000
+/* The first kernels and tools that have all that is used here know this revision of each type, and
+ * later ones still do. */
+#define REVISION 3
+#define HASHSIZE 1024
 
-/* Names without KUBE- or KUBE-6-: pkg/proxy/ipvs of Kubernetes, and kpng's one other. */
-static const char *const names[] = {
-    "LOOP-BACK",
-    "CLUSTER-IP",
-    "EXTERNAL-IP",
-    "EXTERNAL-IP-LOCAL",
-    "LOAD-BALANCER",
-    "LOAD-BALANCER-FW",
-    "LOAD-BALANCER-LOCAL",
-    "LOAD-BALANCER-SOURCE-IP",
-    "LOAD-BALANCER-SOURCE-CIDR",
-    "LOAD-BALANCER-SRC-CIDR",
-    "NODE-PORT-TCP",
-    "NODE-PORT-LOCAL-TCP",
-    "NODE-PORT-UDP",
-    "NODE-PORT-LOCAL-UDP",
-    "NODE-PORT-SCTP",
-    "NODE-PORT-LOCAL-SCTP",
-    "NODE-PORT-SCTP-HASH",
-    "NODE-PORT-LOCAL-SCTP-HASH",
-    "HEALTH-CHECK-NODE-PORT",
-    "IPVS-IPS",
+static const struct nl_policy message_policy[] = {
+    [IPSET_ATTR_SETNAME] = NL_STRING,
+    [IPSET_ATTR_TYPENAME] = NL_STRING,
+    [IPSET_ATTR_FAMILY] = NL_U8,
+    [IPSET_ATTR_ADT] = NL_NEST,
 };
+#define N_MESSAGE NL_POLICY_COUNT(message_policy)
+
+/* A set being read. */
+struct reading {
+    enum ipvs_set set;
+    uint8_t family;
+    const struct ipset_reader *reader;
+    char other[64]; /* the type of a set that is not the wanted one */
+};
+
+static struct nlmsghdr *msg(struct nl_buf *b, struct nl_port *port, uint16_t command,
+                            uint16_t flags);
+static uint16_t af_of(enum ipvs_set set, uint8_t family);
+static void put_ip(struct nlmsghdr *m, uint16_t type, const struct ip *ip);
+static void put_port(struct nlmsghdr *m, uint16_t type, uint16_t port);
+static int read_message(const struct nlmsghdr *m, void *user);
+static void read_again(void *user);
+
+const char *ipset_error(int error)
+{
+    switch (error) {
+    case IPSET_ERR_FIND_TYPE:
+        return "this kernel does not have a set of this type";
+    case IPSET_ERR_MAX_SETS:
+        return "there are too many sets";
+    case IPSET_ERR_BUSY:
+        return "a rule uses it";
+    case IPSET_ERR_EXIST:
+        return "it is not there";
+    case IPSET_ERR_TYPE_SPECIFIC:
+        return "the set is full";
+    }
+    return error < IPSET_ERR_PRIVATE ? strerror(error) : "the kernel does not accept it";
+}
+
+void ipset_put_create(struct nl_buf *b, struct nl_port *netfilter, enum ipvs_set set,
+                      uint8_t family)
+{
+    enum ipvs_set_type type = ipvs_set_defs[set].type;
+    struct nlmsghdr *m = msg(b, netfilter, IPSET_CMD_CREATE, NLM_F_CREATE | NLM_F_EXCL);
+    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, ipvs_set_name(set, family));
+    mnl_attr_put_strz(m, IPSET_ATTR_TYPENAME, ipvs_set_type_name(type));
+    mnl_attr_put_u8(m, IPSET_ATTR_REVISION, REVISION);
+    mnl_attr_put_u8(m, IPSET_ATTR_FAMILY, (uint8_t)af_of(set, family));
+    struct nlattr *nest = mnl_attr_nest_start(m, IPSET_ATTR_DATA);
+    if (type == IPSET_BITMAP_PORT) {
+        put_port(m, IPSET_ATTR_PORT, 0);
+        put_port(m, IPSET_ATTR_PORT_TO, UINT16_MAX);
+    } else {
+        mnl_attr_put_u32(m, IPSET_ATTR_HASHSIZE | NLA_F_NET_BYTEORDER, htonl(HASHSIZE));
+        mnl_attr_put_u32(m, IPSET_ATTR_MAXELEM | NLA_F_NET_BYTEORDER, htonl(IPVS_SET_MAXELEM));
+    }
+    mnl_attr_nest_end(m, nest);
+}
+
+void ipset_put_destroy(struct nl_buf *b, struct nl_port *netfilter, const char *name)
+{
+    struct nlmsghdr *m = msg(b, netfilter, IPSET_CMD_DESTROY, 0);
+    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, name);
+}
+
+void ipset_put_element(struct nl_buf *b, struct nl_port *netfilter, uint8_t command,
+                       const struct ipvs_key *k)
+{
+    struct nlmsghdr *m = msg(b, netfilter, command, 0);
+    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, ipvs_set_name(k->set, k->family));
+    struct nlattr *nest = mnl_attr_nest_start(m, IPSET_ATTR_DATA);
+    if (k->ip.family)
+        put_ip(m, IPSET_ATTR_IP, &k->ip);
+    if (k->port)
+        put_port(m, IPSET_ATTR_PORT, k->port);
+    if (k->proto)
+        mnl_attr_put_u8(m, IPSET_ATTR_PROTO, k->proto);
+    if (k->other.family)
+        put_ip(m, IPSET_ATTR_IP2, &k->other);
+    if (k->prefix_len)
+        mnl_attr_put_u8(m, k->other.family ? IPSET_ATTR_CIDR2 : IPSET_ATTR_CIDR, k->prefix_len);
+    mnl_attr_nest_end(m, nest);
+}
+
+int ipset_read(struct nl_port *netfilter, enum ipvs_set set, uint8_t family,
+               const struct ipset_reader *reader, struct err *err)
+{
+    struct nl_buf b = { 0 };
+    struct reading r = { .set = set, .family = family, .reader = reader };
+    const char *name = ipvs_set_name(set, family);
+    struct nlmsghdr *m = msg(&b, netfilter, IPSET_CMD_LIST, 0);
+    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, name);
+    int e = nl_dump(netfilter, m, read_message, read_again, &r, err);
+    nl_buf_done(&b);
+    if (*r.other)
+        return err_set(err, EEXIST,
+                       "ipset %s is of type %s, where %s of %s is needed; destroy it, together "
+                       "with the rules that use it",
+                       name, r.other, ipvs_set_type_name(ipvs_set_defs[set].type),
+                       family == IP_V6 ? "inet6" : "inet");
+    return e == -EINVAL || e == -EOPNOTSUPP ? -ENOENT : e; /* no such subsystem */
+}
+
+/* ---- codec ---- */
+
+static struct nlmsghdr *msg(struct nl_buf *b, struct nl_port *port, uint16_t command,
+                            uint16_t flags)
+{
+    struct nfgenmsg g = { .version = NFNETLINK_V0 };
+    struct nlmsghdr *m = nl_msg(b, (uint16_t)(NFNL_SUBSYS_IPSET << 8 | command),
+                                (uint16_t)(NLM_F_REQUEST | flags), nl_seq(port), &g, sizeof(g));
+    mnl_attr_put_u8(m, IPSET_ATTR_PROTOCOL, IPSET_PROTOCOL_MIN);
+    return m;
+}
+
+static uint16_t af_of(enum ipvs_set set, uint8_t family)
+{
+    if (ipvs_set_defs[set].type == IPSET_BITMAP_PORT)
+        return AF_UNSPEC;
+    return family == IP_V6 ? AF_INET6 : AF_INET;
+}
+
+static void put_ip(struct nlmsghdr *m, uint16_t type, const struct ip *ip)
+{
+    struct nlattr *nest = mnl_attr_nest_start(m, type);
+    mnl_attr_put(m,
+                 NLA_F_NET_BYTEORDER |
+                     (ip->family == IP_V6 ? IPSET_ATTR_IPADDR_IPV6 : IPSET_ATTR_IPADDR_IPV4),
+                 ip_len(ip->family), ip->bytes);
+    mnl_attr_nest_end(m, nest);
+}
+
+static void put_port(struct nlmsghdr *m, uint16_t type, uint16_t port)
+{
+    mnl_attr_put_u16(m, type | NLA_F_NET_BYTEORDER, htons(port));
+}
+
+static bool get_ip(const struct nlattr *nest, uint8_t family, struct ip *ret)
+{
+    static const struct nl_policy policy[] = {
+        [IPSET_ATTR_IPADDR_IPV4] = NL_BYTES(4), [IPSET_ATTR_IPADDR_IPV6] = NL_BYTES(16)
+    };
+    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
+    if (nl_parse_nested(nest, policy, NL_POLICY_COUNT(policy), tb))
+        return false;
+    const struct nlattr *a = tb[family == IP_V6 ? IPSET_ATTR_IPADDR_IPV6 : IPSET_ATTR_IPADDR_IPV4];
+    return nl_get_ip(a, ret);
+}
+
+static bool get_element(const struct nlattr *nest, const struct reading *r, struct ipvs_key *ret)
+{
+    static const struct nl_policy policy[] = {
+        [IPSET_ATTR_IP] = NL_NEST,  [IPSET_ATTR_CIDR] = NL_U8,  [IPSET_ATTR_PORT] = NL_U16,
+        [IPSET_ATTR_PROTO] = NL_U8, [IPSET_ATTR_IP2] = NL_NEST, [IPSET_ATTR_CIDR2] = NL_U8,
+    };
+    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
+    *ret = (struct ipvs_key){ .kind = IPVS_SET_ENTRY, .set = (uint8_t)r->set, .family = r->family };
+    if (nl_parse_nested(nest, policy, NL_POLICY_COUNT(policy), tb) ||
+        (tb[IPSET_ATTR_IP] && !get_ip(tb[IPSET_ATTR_IP], r->family, &ret->ip)) ||
+        (tb[IPSET_ATTR_IP2] && !get_ip(tb[IPSET_ATTR_IP2], r->family, &ret->other)))
+        return false;
+    const struct nlattr *cidr = tb[tb[IPSET_ATTR_IP2] ? IPSET_ATTR_CIDR2 : IPSET_ATTR_CIDR];
+    enum ipvs_set_type type = ipvs_set_defs[r->set].type;
+    ret->port = tb[IPSET_ATTR_PORT] ? ntohs(mnl_attr_get_u16(tb[IPSET_ATTR_PORT])) : 0;
+    ret->proto = tb[IPSET_ATTR_PROTO] ? mnl_attr_get_u8(tb[IPSET_ATTR_PROTO]) : 0;
+    /* A whole address has no length in some kernels' lists. */
+    if (type == IPSET_HASH_NET || type == IPSET_HASH_IP_PORT_NET)
+        ret->prefix_len = cidr ? mnl_attr_get_u8(cidr) : ip_bits(r->family);
+    return true;
+}
+
+static bool is_wanted(const struct nlattr *const *tb, const struct reading *r)
+{
+    return !strcmp(mnl_attr_get_str(tb[IPSET_ATTR_TYPENAME]),
+                   ipvs_set_type_name(ipvs_set_defs[r->set].type)) &&
+           (!tb[IPSET_ATTR_FAMILY] ||
+            mnl_attr_get_u8(tb[IPSET_ATTR_FAMILY]) == af_of(r->set, r->family));
+}
+
+static int read_elements(const struct nlattr *list, const struct reading *r)
+{
+    const char *end = (const char *)mnl_attr_get_payload(list) + mnl_attr_get_payload_len(list);
+    const struct nlattr *a = mnl_attr_get_payload(list);
+    for (; mnl_attr_ok(a, (int)(end - (const char *)a)); a = mnl_attr_next(a)) {
+        struct ipvs_key k;
+        if (!get_element(a, r, &k))
+            return -EBADMSG;
+        r->reader->element(r->reader->user, &k);
+    }
+    return 0;
+}
+
+/* The first message of a set has its header, every one may have elements. */
+static int read_message(const struct nlmsghdr *m, void *user)
+{
+    const struct nlattr *tb[N_MESSAGE];
+    struct reading *r = user;
+    if (nl_parse(m, sizeof(struct nfgenmsg), message_policy, N_MESSAGE, tb))
+        return -EBADMSG;
+    if (tb[IPSET_ATTR_TYPENAME] && !is_wanted(tb, r)) {
+        snprintf(r->other, sizeof(r->other), "%s%s", mnl_attr_get_str(tb[IPSET_ATTR_TYPENAME]),
+                 tb[IPSET_ATTR_FAMILY] && mnl_attr_get_u8(tb[IPSET_ATTR_FAMILY]) == AF_INET6
+                     ? " of inet6"
+                     : "");
+        return -EEXIST;
+    }
+    return tb[IPSET_ATTR_ADT] ? read_elements(tb[IPSET_ATTR_ADT], r) : 0;
+}
+
+static void read_again(void *user)
+{
+    struct reading *r = user;
+    *r->other = 0;
+    r->reader->restart(r->reader->user);
+}
+
+/* ---- removing them ---- */
 
 struct found {
     struct arena mem;
     VEC(const char *) sets;
+    bool (*wanted)(const char *name);
 };
 
-static bool is_kube_proxys(const char *set)
+static bool is_ours(const char *name)
 {
-    if (strncmp(set, "KUBE-", 5))
-        return false;
-    set += !strncmp(set, "KUBE-6-", 7) ? 7 : 5;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (!strcmp(set, names[i]))
+    for (int i = 0; i < KUBE_SET_COUNT; i++)
+        if (!strcmp(name, ipvs_set_defs[i].name4) || !strcmp(name, ipvs_set_defs[i].name6))
             return true;
     return false;
 }
 
-static struct nlmsghdr *msg(struct nl_buf *b, struct nl_port *port, uint16_t command)
+/* pkg/proxy/ipvs of Kubernetes, and kpng: their names, without KUBE- or KUBE-6-, are among ours, but
+ * for these. */
+static bool is_kube_proxys(const char *name)
 {
-    struct nfgenmsg g = { .version = NFNETLINK_V0 };
-    struct nlmsghdr *m = nl_msg(b, (uint16_t)(NFNL_SUBSYS_IPSET << 8 | command), NLM_F_REQUEST,
-                                nl_seq(port), &g, sizeof(g));
-    mnl_attr_put_u8(m, IPSET_ATTR_PROTOCOL, IPSET_PROTOCOL_MIN);
-    return m;
+    static const char *const others[] = { "LOAD-BALANCER-SOURCE-CIDR", "NODE-PORT-SCTP-HASH",
+                                          "NODE-PORT-LOCAL-SCTP-HASH" };
+    static const enum ipvs_set not_theirs[] = { KUBE_DROP, KUBE_DROP_OUTSIDE, KUBE_POD_RANGE };
+    for (size_t i = 0; i < sizeof(not_theirs) / sizeof(not_theirs[0]); i++)
+        if (!strcmp(name, ipvs_set_defs[not_theirs[i]].name4) ||
+            !strcmp(name, ipvs_set_defs[not_theirs[i]].name6))
+            return false;
+    const char *rest = !strncmp(name, "KUBE-6-", 7) ? name + 7
+                       : !strncmp(name, "KUBE-", 5) ? name + 5
+                                                    : "";
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (!strcmp(rest, others[i]))
+            return true;
+    return is_ours(name);
 }
 
 static void restart(void *user)
@@ -71,13 +282,12 @@ static void restart(void *user)
 
 static int read_set(const struct nlmsghdr *m, void *user)
 {
-    static const struct nl_policy policy[] = { [IPSET_ATTR_SETNAME] = NL_STRING };
-    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
+    const struct nlattr *tb[N_MESSAGE];
     struct found *f = user;
-    if (nl_parse(m, sizeof(struct nfgenmsg), policy, NL_POLICY_COUNT(policy), tb))
+    if (nl_parse(m, sizeof(struct nfgenmsg), message_policy, N_MESSAGE, tb))
         return -EBADMSG;
     const char *name = tb[IPSET_ATTR_SETNAME] ? mnl_attr_get_str(tb[IPSET_ATTR_SETNAME]) : "";
-    if (is_kube_proxys(name))
+    if (f->wanted(name))
         vec_push(&f->sets, arena_strdup(&f->mem, name));
     return 0;
 }
@@ -85,9 +295,8 @@ static int read_set(const struct nlmsghdr *m, void *user)
 static int destroy(struct nl_port *port, const char *set, struct err *err)
 {
     struct nl_buf b = { 0 };
-    struct nlmsghdr *m = msg(&b, port, IPSET_CMD_DESTROY);
-    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, set);
-    int r = nl_talk(port, m, err);
+    ipset_put_destroy(&b, port, set);
+    int r = nl_talk(port, (struct nlmsghdr *)(void *)b.p, err);
     nl_buf_done(&b);
     return r == -ENOENT ? 0 : r;
 }
@@ -105,20 +314,21 @@ static int destroy_soon(struct nl_port *port, const char *set, int64_t until_us,
 static int find(struct nl_port *port, struct found *f, struct err *err)
 {
     struct nl_buf b = { 0 };
-    struct nlmsghdr *m = msg(&b, port, IPSET_CMD_LIST);
+    struct nlmsghdr *m = msg(&b, port, IPSET_CMD_LIST, 0);
     mnl_attr_put_u32(m, IPSET_ATTR_FLAGS, htonl(IPSET_FLAG_LIST_SETNAME));
     int r = nl_dump(port, m, read_set, restart, f, err);
     nl_buf_done(&b);
     return r == -EINVAL || r == -EOPNOTSUPP ? 0 : r; /* no such subsystem */
 }
 
-int ipset_kubeproxy_cleanup(struct nl_port *port, bool dry_run, struct buf *out, struct err *err)
+static int clean(struct nl_port *netfilter, bool (*wanted)(const char *name), bool dry_run,
+                 struct buf *out, struct err *err)
 {
-    struct found f = { 0 };
+    struct found f = { .wanted = wanted };
     int64_t until = clock_mono_us() + PATIENCE_US;
-    int r = find(port, &f, err);
+    int r = find(netfilter, &f, err);
     for (size_t i = 0; i < f.sets.n && !r; i++) {
-        r = dry_run ? 0 : destroy_soon(port, f.sets.v[i], until, err);
+        r = dry_run ? 0 : destroy_soon(netfilter, f.sets.v[i], until, err);
         bool used = r == -IPSET_ERR_BUSY;
         if (used)
             r = 0;
@@ -127,8 +337,19 @@ int ipset_kubeproxy_cleanup(struct nl_port *port, bool dry_run, struct buf *out,
                        f.sets.v[i]);
     }
     if (r)
-        err_prefix(err, "kube-proxy's ipsets");
+        err_prefix(err, "ipsets");
     arena_done(&f.mem);
     vec_done(&f.sets);
     return r;
+}
+
+int ipset_kubeproxy_cleanup(struct nl_port *netfilter, bool dry_run, struct buf *out,
+                            struct err *err)
+{
+    return clean(netfilter, is_kube_proxys, dry_run, out, err);
+}
+
+int ipset_cleanup(struct nl_port *netfilter, bool dry_run, struct buf *out, struct err *err)
+{
+    return clean(netfilter, is_ours, dry_run, out, err);
 }

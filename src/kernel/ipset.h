@@ -1,10 +1,36 @@
-/* The ipsets that kube-proxy's ipvs mode leaves: KUBE-... for IPv4, KUBE-6-... for IPv6, by their
- * names, since others have sets that begin with KUBE- too. */
+/* ipsets over netlink (linux/netfilter/ipset/ip_set.h): those of model/ipvs.h as messages and back,
+ * and those that kube-proxy leaves. Sets of other names are nobody's business here. */
 #pragma once
 
 #include "base/buf.h"
+#include "model/ipvs.h"
 #include "netlink/nl.h"
 
-/* Destroys them and lists them into `out`, one "- ..." a line; one that a rule still uses stays
- * and is listed with "! ...". `dry_run` only lists. 0, also on a kernel without ipsets, or -errno. */
-int ipset_kubeproxy_cleanup(struct nl_port *port, bool dry_run, struct buf *out, struct err *err);
+/* What the kernel's subsystem adds to errno's numbers (`error` is positive), in words. */
+const char *ipset_error(int error);
+
+/* Messages to be acknowledged: the set made, and destroyed; an element added, which may be there
+ * already (IPSET_CMD_ADD), or deleted (IPSET_CMD_DEL). */
+void ipset_put_create(struct nl_buf *b, struct nl_port *netfilter, enum ipvs_set set,
+                      uint8_t family);
+void ipset_put_destroy(struct nl_buf *b, struct nl_port *netfilter, const char *name);
+void ipset_put_element(struct nl_buf *b, struct nl_port *netfilter, uint8_t command,
+                       const struct ipvs_key *k);
+
+struct ipset_reader {
+    void *user;
+    void (*element)(void *user, const struct ipvs_key *k);
+    void (*restart)(void *user); /* what was told of this set does not count */
+};
+/* Tells every element of the set. 0; -ENOENT when there is no such set or a kernel without ipsets;
+ * -EEXIST when there is one of another type; or -errno. */
+int ipset_read(struct nl_port *netfilter, enum ipvs_set set, uint8_t family,
+               const struct ipset_reader *reader, struct err *err);
+
+/* Destroys ours, or those that kube-proxy's ipvs mode leaves, by their names, since others have sets
+ * that begin with KUBE- too; lists them into `out`, one "- ..." a line; one that a rule still uses
+ * stays and is listed with "! ...". `dry_run` only lists. 0, also on a kernel without ipsets, or
+ * -errno. */
+int ipset_cleanup(struct nl_port *netfilter, bool dry_run, struct buf *out, struct err *err);
+int ipset_kubeproxy_cleanup(struct nl_port *netfilter, bool dry_run, struct buf *out,
+                            struct err *err);

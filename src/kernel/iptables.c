@@ -88,7 +88,7 @@ static void begin_chain(struct reading *r, const char *name, uint32_t first)
     vec_push(&r->t.chains, (struct kubeproxy_chain){
                                .name = name,
                                .base = !*name,
-                               .leftover = kubeproxy_is_chain(r->table, name),
+                               .leftover = kubeproxy_is_chain(r->t.whose, r->table, name),
                            });
     vec_push(&r->firsts, first);
 }
@@ -283,17 +283,16 @@ static int clean_once(struct reading *r, bool dry_run, struct buf *out)
     return ret;
 }
 
-static int clean_table(const struct family *f, const char *table, bool dry_run, struct buf *out,
-                       struct err *err)
+static int clean_table(const struct family *f, const char *table, enum kubeproxy_whose whose,
+                       bool dry_run, struct buf *out, struct err *err)
 {
-    struct reading r = { .family = f, .table = table };
+    struct reading r = { .family = f, .table = table, .t.whose = whose };
     r.fd = socket(f->af, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int ret = r.fd < 0 ? -errno : -EAGAIN;
     for (int i = 0; i < TRIES && ret == -EAGAIN; i++)
         ret = clean_once(&r, dry_run, out);
     if (ret)
-        err_set(err, -ret, "kube-proxy's chains in table %s of %s: %s", table, f->tool,
-                strerror(-ret));
+        err_set(err, -ret, "KUBE-... chains in table %s of %s: %s", table, f->tool, strerror(-ret));
     if (r.fd >= 0)
         close(r.fd);
     free(r.blob);
@@ -303,7 +302,8 @@ static int clean_table(const struct family *f, const char *table, bool dry_run, 
     return ret;
 }
 
-static int clean_family(const struct family *f, bool dry_run, struct buf *out, struct err *err)
+static int clean_family(const struct family *f, enum kubeproxy_whose whose, bool dry_run,
+                        struct buf *out, struct err *err)
 {
     static const char *const tables[] = { "nat", "filter", "mangle" };
     char used[XT_TABLE_MAXNAMELEN + 2];
@@ -313,7 +313,7 @@ static int clean_family(const struct family *f, bool dry_run, struct buf *out, s
         used[strcspn(used, "\n")] = 0;
         for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && !r; i++)
             if (!strcmp(used, tables[i]))
-                r = clean_table(f, tables[i], dry_run, out, err);
+                r = clean_table(f, tables[i], whose, dry_run, out, err);
     }
     if (list)
         fclose(list);
@@ -334,11 +334,12 @@ static int take_lock(int *ret, struct err *err)
     return 0;
 }
 
-int iptables_kubeproxy_cleanup(bool dry_run, struct buf *out, struct err *err)
+int iptables_kubeproxy_cleanup(enum kubeproxy_whose whose, bool dry_run, struct buf *out,
+                               struct err *err)
 {
     int lock = -1, r = dry_run ? 0 : take_lock(&lock, err);
     for (size_t i = 0; i < 2 && !r; i++)
-        r = clean_family(&families[i], dry_run, out, err);
+        r = clean_family(&families[i], whose, dry_run, out, err);
     if (lock >= 0)
         close(lock);
     return r;

@@ -8,8 +8,10 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "kernel/kubeproxy.h"
 
 /* Removes the chains and the jumps to them from base chains, under iptables' lock, and keeps all else
  * with its counters; lists them into `out` as kubeproxy_settle() does. `dry_run` only lists. 0, also
  * on a kernel without xtables, or -errno. */
-int iptables_kubeproxy_cleanup(bool dry_run, struct buf *out, struct err *err);
+int iptables_kubeproxy_cleanup(enum kubeproxy_whose whose, bool dry_run, struct buf *out,
+                               struct err *err);

@@ -1,227 +1,210 @@
 #include "kernel/ipvs.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <linux/genetlink.h>
-#include <linux/ip_vs.h>
-#include <linux/rtnetlink.h>
+#include <linux/netfilter/ipset/ip_set.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include "base/vec.h"
-#include "netlink/nl_attr.h"
+#include "kernel/ipset.h"
+#include "kernel/ipvs_genl.h"
+#include "kernel/ipvs_impl.h"
 
-#define DEVICE "kube-ipvs0"
-
-struct service {
-    struct ip ip; /* IP_NONE: by mark */
-    uint16_t family, protocol, port;
-    uint32_t mark;
-};
-
-struct found {
-    uint32_t device; /* ifindex, 0: not there */
-    VEC(struct ip) addresses;
-    uint16_t genl; /* message type, 0: a kernel without IPVS */
-    VEC(struct service) services;
-};
-
-/* ---- the device ---- */
-
-static int read_link(const struct nlmsghdr *m, void *user)
+struct ipvs *ipvs_new(const struct ipvs_ports *ports, const struct ipvs_settings *settings)
 {
-    if (m->nlmsg_len < NLMSG_LENGTH(sizeof(struct ifinfomsg)))
-        return -EBADMSG;
-    ((struct found *)user)->device =
-        (uint32_t)((const struct ifinfomsg *)mnl_nlmsg_get_payload(m))->ifi_index;
-    return 0;
+    struct ipvs *v = xcalloc(1, sizeof(*v));
+    v->ports = *ports;
+    v->settings = *settings;
+    v->iptables = iptables_new(settings->iptables);
+    return v;
 }
 
-static int read_address(const struct nlmsghdr *m, void *user)
+void ipvs_free(struct ipvs *v)
 {
-    static const struct nl_policy policy[] = { [IFA_ADDRESS] = NL_IP };
-    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
-    struct found *f = user;
-    struct ip ip;
-    if (nl_parse(m, sizeof(struct ifaddrmsg), policy, NL_POLICY_COUNT(policy), tb))
-        return -EBADMSG;
-    if (((const struct ifaddrmsg *)mnl_nlmsg_get_payload(m))->ifa_index == f->device &&
-        nl_get_ip(tb[IFA_ADDRESS], &ip))
-        vec_push(&f->addresses, ip);
-    return 0;
+    if (!v)
+        return;
+    for (size_t i = 0; i < v->n_groups; i++)
+        ipvs_group_unref(v->groups[i]);
+    free(v->groups);
+    iptables_free(v->iptables);
+    ipvs_device_done(&v->device);
+    ipvs_store_done(&v->store);
+    vec_done(&v->drains);
+    nl_buf_done(&v->buf);
+    free(v);
 }
 
-static void forget_addresses(void *user)
+static int find_family(const struct ipvs_ports *ports, uint16_t *ret, struct err *err)
 {
-    ((struct found *)user)->addresses.n = 0;
+    int r = ipvs_genl_family(ports->generic, ret, err);
+    if (!r && !*ret)
+        return err_set(err, EOPNOTSUPP, "this kernel has no IPVS; load its module ip_vs");
+    return r;
 }
 
-static int find_device(struct nl_port *route, struct found *f, struct err *err)
+int ipvs_check(const struct ipvs_ports *ports, enum ipvs_scheduler scheduler, struct err *err)
 {
-    struct nl_buf b = { 0 };
-    struct ifinfomsg link = { 0 };
-    struct ifaddrmsg addr = { 0 };
-    struct nlmsghdr *m = nl_msg(&b, RTM_GETLINK, NLM_F_REQUEST, nl_seq(route), &link, sizeof(link));
-    mnl_attr_put_strz(m, IFLA_IFNAME, DEVICE);
-    int r = nl_get(route, m, read_link, f, err);
-    if (r == -ENODEV)
-        r = 0;
-    if (!r && f->device) {
-        m = nl_msg(&b, RTM_GETADDR, NLM_F_REQUEST, nl_seq(route), &addr, sizeof(addr));
-        r = nl_dump(route, m, read_address, forget_addresses, f, err);
+    const char *name = ipvs_scheduler_name(scheduler);
+    uint16_t family;
+    int r = find_family(ports, &family, err);
+    if (!r && (r = ipvs_genl_probe(ports->generic, family, name, err)) == -ENOENT)
+        err_set(err, ENOENT, "this kernel's IPVS has no scheduler %s; load its module ip_vs_%s",
+                name, name);
+    return r;
+}
+
+size_t ipvs_draining(const struct ipvs *v)
+{
+    return v->drains.n;
+}
+
+uint32_t ipvs_device_index(const struct ipvs *v)
+{
+    return v->device.index;
+}
+
+/* ---- what is wanted ---- */
+
+static void want_group(struct ipvs *v, const struct ipvs_group *g)
+{
+    for (uint32_t i = 0; i < g->n; i++)
+        ipvs_store_want(&v->store, &g->entries[i]);
+}
+
+static void unwant_group(struct ipvs *v, struct ipvs_group *g)
+{
+    for (uint32_t i = 0; i < g->n; i++)
+        ipvs_store_unwant(&v->store, &g->entries[i]);
+    ipvs_group_unref(g);
+}
+
+/* Groups that stay are not looked into. */
+static void count_groups(struct ipvs *v, struct ipvs_group *const *groups, size_t n)
+{
+    struct ipvs_group **now = xmalloc((n + 1) * sizeof(struct ipvs_group *));
+    size_t i = 0;
+    for (size_t j = 0; j < n; j++) {
+        while (i < v->n_groups && v->groups[i] != groups[j] &&
+               strcmp(v->groups[i]->owner, groups[j]->owner) <= 0)
+            unwant_group(v, v->groups[i++]);
+        if (i < v->n_groups && v->groups[i] == groups[j]) {
+            now[j] = v->groups[i++];
+        } else {
+            now[j] = ipvs_group_ref(groups[j]);
+            want_group(v, now[j]);
+        }
     }
-    nl_buf_done(&b);
-    return r;
+    while (i < v->n_groups)
+        unwant_group(v, v->groups[i++]);
+    free(v->groups);
+    v->groups = now;
+    v->n_groups = n;
 }
 
-static int delete_device(struct nl_port *route, uint32_t index, struct err *err)
-{
-    struct nl_buf b = { 0 };
-    struct ifinfomsg link = { .ifi_index = (int)index };
-    int r = nl_talk(
-        route, nl_msg(&b, RTM_DELLINK, NLM_F_REQUEST, nl_seq(route), &link, sizeof(link)), err);
-    nl_buf_done(&b);
-    return r;
-}
+/* ---- what must be there for any of it ---- */
 
-/* ---- the services ---- */
-
-static struct nlmsghdr *genl_msg(struct nl_buf *b, struct nl_port *port, uint16_t type,
-                                 uint8_t command)
+static int make_sets(struct ipvs *v, struct report *report, struct err *err)
 {
-    struct genlmsghdr g = { .cmd = command, .version = 1 };
-    return nl_msg(b, type, NLM_F_REQUEST, nl_seq(port), &g, sizeof(g));
-}
-
-static int read_family(const struct nlmsghdr *m, void *user)
-{
-    static const struct nl_policy policy[] = { [CTRL_ATTR_FAMILY_ID] = NL_U16 };
-    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
-    if (nl_parse(m, sizeof(struct genlmsghdr), policy, NL_POLICY_COUNT(policy), tb) ||
-        !tb[CTRL_ATTR_FAMILY_ID])
-        return -EBADMSG;
-    ((struct found *)user)->genl = mnl_attr_get_u16(tb[CTRL_ATTR_FAMILY_ID]);
-    return 0;
-}
-
-static bool parse_service(const struct nlattr *nest, struct service *ret)
-{
-    static const struct nl_policy policy[] = {
-        [IPVS_SVC_ATTR_AF] = NL_U16,         [IPVS_SVC_ATTR_PROTOCOL] = NL_U16,
-        [IPVS_SVC_ATTR_ADDR] = NL_BYTES(16), [IPVS_SVC_ATTR_PORT] = NL_U16,
-        [IPVS_SVC_ATTR_FWMARK] = NL_U32,
-    };
-    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
-    if (nl_parse_nested(nest, policy, NL_POLICY_COUNT(policy), tb) || !tb[IPVS_SVC_ATTR_AF])
-        return false;
-    *ret = (struct service){ .family = mnl_attr_get_u16(tb[IPVS_SVC_ATTR_AF]) };
-    if (tb[IPVS_SVC_ATTR_FWMARK]) {
-        ret->mark = mnl_attr_get_u32(tb[IPVS_SVC_ATTR_FWMARK]);
-        return true;
+    int r = 0;
+    for (int i = 0; i < 2 * KUBE_SET_COUNT && !r; i++) {
+        enum ipvs_set set = (enum ipvs_set)(i / 2);
+        uint8_t family = i % 2 ? IP_V6 : IP_V4;
+        if (!v->missing[i % 2][set])
+            continue;
+        nl_buf_clear(&v->buf);
+        ipset_put_create(&v->buf, v->ports.netfilter, set, family);
+        r = nl_talk(v->ports.netfilter, (struct nlmsghdr *)(void *)v->buf.p, err);
+        if (r) {
+            err_set(err, -r, "cannot make ipset %s: %s", ipvs_set_name(set, family),
+                    ipset_error(-r));
+        } else {
+            v->missing[i % 2][set] = false;
+            report->adds++;
+        }
     }
-    if (!tb[IPVS_SVC_ATTR_PROTOCOL] || !tb[IPVS_SVC_ATTR_ADDR] || !tb[IPVS_SVC_ATTR_PORT])
-        return false;
-    ret->protocol = mnl_attr_get_u16(tb[IPVS_SVC_ATTR_PROTOCOL]);
-    ret->port = ntohs(mnl_attr_get_u16(tb[IPVS_SVC_ATTR_PORT]));
-    ret->ip.family = ret->family == AF_INET ? IP_V4 : IP_V6;
-    memcpy(ret->ip.bytes, mnl_attr_get_payload(tb[IPVS_SVC_ATTR_ADDR]), ip_len(ret->ip.family));
-    return true;
-}
-
-static int read_service(const struct nlmsghdr *m, void *user)
-{
-    static const struct nl_policy policy[] = { [IPVS_CMD_ATTR_SERVICE] = NL_NEST };
-    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
-    struct service s;
-    if (nl_parse(m, sizeof(struct genlmsghdr), policy, NL_POLICY_COUNT(policy), tb) ||
-        !tb[IPVS_CMD_ATTR_SERVICE] || !parse_service(tb[IPVS_CMD_ATTR_SERVICE], &s))
-        return -EBADMSG;
-    vec_push(&((struct found *)user)->services, s);
-    return 0;
-}
-
-static void forget_services(void *user)
-{
-    ((struct found *)user)->services.n = 0;
-}
-
-static int find_services(struct nl_port *generic, struct found *f, struct err *err)
-{
-    struct nl_buf b = { 0 };
-    struct nlmsghdr *m = genl_msg(&b, generic, GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
-    mnl_attr_put_strz(m, CTRL_ATTR_FAMILY_NAME, IPVS_GENL_NAME);
-    int r = nl_get(generic, m, read_family, f, err);
-    if (r == -ENOENT)
-        r = 0;
-    if (!r && f->genl)
-        r = nl_dump(generic, genl_msg(&b, generic, f->genl, IPVS_CMD_GET_SERVICE), read_service,
-                    forget_services, f, err);
-    nl_buf_done(&b);
     return r;
 }
 
-static int delete_service(struct nl_port *generic, uint16_t genl, const struct service *s,
-                          struct err *err)
+static int make_device(struct ipvs *v, struct report *report, struct err *err)
 {
-    struct nl_buf b = { 0 };
-    struct nlmsghdr *m = genl_msg(&b, generic, genl, IPVS_CMD_DEL_SERVICE);
-    struct nlattr *nest = mnl_attr_nest_start(m, IPVS_CMD_ATTR_SERVICE);
-    mnl_attr_put_u16(m, IPVS_SVC_ATTR_AF, s->family);
-    mnl_attr_put_u16(m, IPVS_SVC_ATTR_PROTOCOL, s->protocol);
-    mnl_attr_put(m, IPVS_SVC_ATTR_ADDR, sizeof(s->ip.bytes), s->ip.bytes);
-    mnl_attr_put_u16(m, IPVS_SVC_ATTR_PORT, htons(s->port));
-    mnl_attr_nest_end(m, nest);
-    int r = nl_talk(generic, m, err);
-    nl_buf_done(&b);
+    bool made = v->device.index && v->device.up && v->device.ours;
+    int r = ipvs_device_make(v->ports.route, &v->device, err);
+    report->adds += !made && !r;
     return r;
 }
 
-static bool on_device(const struct found *f, const struct service *s)
+/* The device first: its alias tells that all the rest is ours. */
+static int prepare(struct ipvs *v, struct report *report, struct err *err)
 {
-    for (size_t i = 0; i < f->addresses.n; i++)
-        if (ip_equal(&f->addresses.v[i], &s->ip))
-            return true;
-    return false;
-}
-
-static int clean_service(struct nl_port *generic, const struct found *f, const struct service *s,
-                         bool dry_run, struct buf *out, struct err *err)
-{
-    char ip[IP_TEXT_MAX], name[80];
-    bool ours = on_device(f, s);
-    if (s->ip.family)
-        snprintf(name, sizeof(name), s->ip.family == IP_V6 ? "%s [%s]:%u" : "%s %s:%u",
-                 s->protocol == IPPROTO_TCP   ? "tcp"
-                 : s->protocol == IPPROTO_UDP ? "udp"
-                                              : "sctp",
-                 ip_format(&s->ip, ip), s->port);
-    else
-        snprintf(name, sizeof(name), "of mark 0x%x", s->mark);
-    int r = ours && !dry_run ? delete_service(generic, f->genl, s, err) : 0;
+    int r = find_family(&v->ports, &v->genl, err);
     if (!r)
-        buf_printf(out,
-                   ours ? "- ipvs service %s\n"
-                        : "! ipvs service %s stays, because its address is not of " DEVICE "\n",
-                   name);
+        r = ipvs_read(v, err);
+    if (!r)
+        r = make_device(v, report, err);
+    if (!r)
+        r = make_sets(v, report, err);
     return r;
 }
 
-int ipvs_kubeproxy_cleanup(struct nl_port *route, struct nl_port *generic, bool dry_run,
-                           struct buf *out, struct err *err)
+/* ---- the calls ---- */
+
+int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct report *report,
+              struct err *err)
 {
-    struct found f = { 0 };
-    int r = find_device(route, &f, err);
-    if (!r && f.device)
-        r = find_services(generic, &f, err);
-    for (size_t i = 0; i < f.services.n && !r; i++)
-        r = clean_service(generic, &f, &f.services.v[i], dry_run, out, err);
-    if (!r && f.device && !dry_run)
-        r = delete_device(route, f.device, err);
-    if (!r && f.device)
-        buf_puts(out, "- link " DEVICE "\n");
-    if (r)
-        err_prefix(err, "kube-proxy's IPVS services and " DEVICE);
-    vec_done(&f.addresses);
-    vec_done(&f.services);
+    struct ipvs_ops ops = { 0 };
+    bool audit = look & IPVS_LOOK_AUDIT || !v->is_known;
+    count_groups(v, d->ipvs, d->n_ipvs);
+    for (size_t i = 0; i < v->drains.n && look & IPVS_LOOK_DRAINING; i++)
+        ipvs_store_touch(&v->store, v->drains.v[i]);
+    v->is_known = true;
+    int r = audit ? prepare(v, report, err) : 0;
+    if (!r)
+        ipvs_difference(v, &ops);
+    if (!r)
+        r = ipvs_apply_elements(v, &ops, report, err);
+    if (!r)
+        iptables_sync(v->iptables, d->ipvs_node, look & IPVS_LOOK_AUDIT, report);
+    if (!r)
+        r = ipvs_apply(v, &ops, report, err);
+    v->is_known &= !r;
+    ipvs_store_settle(&v->store);
+    ipvs_ops_done(&ops);
+    if (audit)
+        nl_buf_done(&v->buf);
+    return r;
+}
+
+static void list(struct ipvs *v, const struct ipvs_list *records, const char *sign, struct buf *out)
+{
+    for (size_t i = 0; i < records->n; i++) {
+        buf_puts(out, sign);
+        ipvs_text_entry(out, &v->store.records.v[records->v[i]].entry);
+        buf_puts(out, "\n");
+    }
+}
+
+int ipvs_diff(struct ipvs *v, const struct desired *d, struct buf *out, struct err *err)
+{
+    struct ipvs_ops ops = { 0 };
+    count_groups(v, d->ipvs, d->n_ipvs);
+    int r = find_family(&v->ports, &v->genl, err);
+    if (!r)
+        r = ipvs_read(v, err);
+    if (!r && !v->device.index)
+        buf_puts(out, "+ link " IPVS_LINK "\n");
+    for (int i = 0; i < 2 * KUBE_SET_COUNT && !r; i++)
+        if (v->missing[i % 2][i / 2])
+            buf_printf(out, "+ ipset %s\n",
+                       ipvs_set_name((enum ipvs_set)(i / 2), i % 2 ? IP_V6 : IP_V4));
+    if (!r)
+        ipvs_difference(v, &ops);
+    for (int k = 0; k < IPVS_KINDS; k++) {
+        list(v, &ops.of[IPVS_ADD][k], "+ ", out);
+        list(v, &ops.of[IPVS_CHANGE][k], "+ ", out);
+    }
+    for (int k = IPVS_KINDS; k > 0; k--)
+        list(v, &ops.of[IPVS_DELETE][k - 1], "- ", out);
+    if (!r)
+        r = iptables_diff(v->iptables, d->ipvs_node, out, err);
+    ipvs_ops_done(&ops);
     return r;
 }

@@ -2,8 +2,10 @@
 
 #include <string.h>
 
+#include "model/ipvs.h"
+
 /* pkg/proxy/iptables and pkg/proxy/ipvs of Kubernetes 1.20 to 1.35. */
-bool kubeproxy_is_chain(const char *table, const char *chain)
+static bool is_its(const char *table, const char *chain)
 {
     static const char *const names[] = {
         "KUBE-SERVICES",
@@ -30,6 +32,27 @@ bool kubeproxy_is_chain(const char *table, const char *chain)
         if (!strncmp(chain, prefixes[i], strlen(prefixes[i])))
             return true;
     return !strcmp(table, "nat") && !strcmp(chain, "KUBE-FIREWALL");
+}
+
+static bool is_ours(const char *table, const char *chain)
+{
+    for (size_t i = 0; i < n_ipvs_chains; i++)
+        if (!strcmp(table, ipvs_chains[i].table) && !strcmp(chain, ipvs_chains[i].name))
+            return true;
+    return false;
+}
+
+bool kubeproxy_is_chain(enum kubeproxy_whose whose, const char *table, const char *chain)
+{
+    switch (whose) {
+    case KUBEPROXY_ITS:
+        return is_its(table, chain);
+    case KUBEPROXY_BESIDE:
+        return is_its(table, chain) && !is_ours(table, chain);
+    case KUBEPROXY_OURS:
+        break;
+    }
+    return is_ours(table, chain);
 }
 
 bool kubeproxy_chain_goes(const struct kubeproxy_chain *c)
@@ -68,8 +91,8 @@ bool kubeproxy_settle(struct kubeproxy_table *t, const char *where, struct buf *
     }
     if (!n_jumps && !n_chains)
         return false;
-    buf_printf(out, "- %s: %zu chains of kube-proxy, and %zu jumps to them\n", where, n_chains,
-               n_jumps);
+    buf_printf(out, "- %s: %zu chains of %s, and %zu jumps to them\n", where, n_chains,
+               t->whose == KUBEPROXY_OURS ? "Portolan" : "kube-proxy", n_jumps);
     return true;
 }
 

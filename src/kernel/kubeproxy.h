@@ -9,6 +9,13 @@
 #include "base/buf.h"
 #include "base/vec.h"
 
+/* Our own mode ipvs has chains of the same names as kube-proxy's. */
+enum kubeproxy_whose {
+    KUBEPROXY_ITS,    /* all that kube-proxy makes */
+    KUBEPROXY_BESIDE, /* but for those that are ours as well: we use them */
+    KUBEPROXY_OURS,
+};
+
 struct kubeproxy_chain {
     const char *name;
     bool base;     /* the kernel enters here */
@@ -24,13 +31,14 @@ struct kubeproxy_jump {
 };
 
 struct kubeproxy_table {
+    enum kubeproxy_whose whose;
     struct arena mem; /* names */
     VEC(struct kubeproxy_chain) chains;
     VEC(struct kubeproxy_jump) jumps;
 };
 
-/* kube-proxy made the chain. Those of the kubelet and of others are called KUBE-... too. */
-bool kubeproxy_is_chain(const char *table, const char *chain);
+/* The chain is of these. Those of the kubelet and of others are called KUBE-... too. */
+bool kubeproxy_is_chain(enum kubeproxy_whose whose, const char *table, const char *chain);
 bool kubeproxy_chain_goes(const struct kubeproxy_chain *c);
 /* Fills in the users, and lists into `out` what goes ("- ...") and what stays ("! ..."). `where`
  * names the table. True when anything goes. */

@@ -67,7 +67,7 @@ static int read_chain(const struct nlmsghdr *m, void *user)
     if (table && name && !strcmp(table, r->table)) {
         struct kubeproxy_chain c = { .name = arena_strdup(&r->t.mem, name),
                                      .base = nftnl_chain_is_set(x, NFTNL_CHAIN_HOOKNUM),
-                                     .leftover = kubeproxy_is_chain(table, name) };
+                                     .leftover = kubeproxy_is_chain(r->t.whose, table, name) };
         r->any |= c.leftover;
         vec_push(&r->t.chains, c);
         map_put(&r->index, c.name, strlen(c.name), (void *)r->t.chains.n);
@@ -191,15 +191,15 @@ static int clean_chains_once(struct nl_port *port, struct reading *r, bool dry_r
     return ret;
 }
 
-static int clean_chains(struct nl_port *port, uint8_t family, const char *table, bool dry_run,
-                        struct buf *out, struct err *err)
+static int clean_chains(struct nl_port *port, uint8_t family, const char *table,
+                        enum kubeproxy_whose whose, bool dry_run, struct buf *out, struct err *err)
 {
-    struct reading r = { .family = family, .table = table };
+    struct reading r = { .family = family, .table = table, .t.whose = whose };
     int ret = -ERESTART;
     for (int i = 0; i < TRIES && ret == -ERESTART; i++)
         ret = clean_chains_once(port, &r, dry_run, out, err);
     if (ret)
-        err_prefix(err, "kube-proxy's chains in table %s %s", family_name(family), table);
+        err_prefix(err, "KUBE-... chains in table %s %s", family_name(family), table);
     map_done(&r.index);
     kubeproxy_table_done(&r.t);
     return ret;
@@ -231,15 +231,17 @@ static int clean_table(struct nl_port *port, uint8_t family, bool dry_run, struc
     return 0;
 }
 
-int nft_kubeproxy_cleanup(struct nl_port *port, bool dry_run, struct buf *out, struct err *err)
+int nft_kubeproxy_cleanup(struct nl_port *port, enum kubeproxy_whose whose, bool dry_run,
+                          struct buf *out, struct err *err)
 {
     static const uint8_t families[] = { NFPROTO_IPV4, NFPROTO_IPV6 };
     static const char *const tables[] = { "nat", "filter", "mangle" };
     int r = 0;
     for (size_t i = 0; i < 2 && !r; i++) {
-        r = clean_table(port, families[i], dry_run, out, err);
+        if (whose != KUBEPROXY_OURS)
+            r = clean_table(port, families[i], dry_run, out, err);
         for (size_t j = 0; j < 3 && !r; j++)
-            r = clean_chains(port, families[i], tables[j], dry_run, out, err);
+            r = clean_chains(port, families[i], tables[j], whose, dry_run, out, err);
     }
     return r;
 }

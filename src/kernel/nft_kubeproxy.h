@@ -8,8 +8,10 @@
 #pragma once
 
 #include "base/buf.h"
+#include "kernel/kubeproxy.h"
 #include "netlink/nl.h"
 
 /* Removes them, in one batch for each table, and lists them into `out`, one a line: "- ..." for
  * what goes, "! ..." for what has to stay, with the reason. `dry_run` only lists. 0 or -errno. */
-int nft_kubeproxy_cleanup(struct nl_port *port, bool dry_run, struct buf *out, struct err *err);
+int nft_kubeproxy_cleanup(struct nl_port *port, enum kubeproxy_whose whose, bool dry_run,
+                          struct buf *out, struct err *err);

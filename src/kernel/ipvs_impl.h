@@ -1,0 +1,46 @@
+/* What the files of this back end share: reading the kernel (ipvs_read.c), working off differences
+ * (ipvs_apply.c), and the call around both (ipvs.c). */
+#pragma once
+
+#include "kernel/ipvs.h"
+#include "kernel/ipvs_device.h"
+#include "kernel/ipvs_store.h"
+
+enum ipvs_action { IPVS_ADD, IPVS_CHANGE, IPVS_DELETE };
+#define IPVS_ACTIONS (IPVS_DELETE + 1)
+#define IPVS_KINDS   (IPVS_DEST + 1)
+struct ipvs_list {
+    uint32_t *v; /* records */
+    size_t n, cap;
+};
+
+struct ipvs {
+    struct ipvs_ports ports;
+    struct ipvs_settings settings;
+    struct iptables *iptables;
+    uint16_t genl; /* message type; 0: not asked for yet */
+    struct ipvs_device device;
+    bool is_known; /* the store has what the kernel has */
+    struct ipvs_store store;
+    struct ipvs_group **groups; /* that the store counts, by owner */
+    size_t n_groups;
+    struct ipvs_list drains;
+    struct nl_buf buf;
+    bool missing[2][KUBE_SET_COUNT]; /* sets, by family: IPv4, IPv6 */
+};
+
+/* Reads what the kernel has of ours into the store. */
+int ipvs_read(struct ipvs *v, struct err *err);
+/* The destinations of a server: of those in the store that nobody wants, whether they are busy. */
+int ipvs_read_busy(struct ipvs *v, const struct ipvs_key *server, struct err *err);
+
+struct ipvs_ops {
+    struct ipvs_list of[IPVS_ACTIONS][IPVS_KINDS];
+};
+/* Of the touched records. */
+void ipvs_difference(struct ipvs *v, struct ipvs_ops *ret);
+void ipvs_ops_done(struct ipvs_ops *ops);
+/* Elements; then, when there are rules for them, all else that is new; then what goes. */
+int ipvs_apply_elements(struct ipvs *v, const struct ipvs_ops *ops, struct report *report,
+                        struct err *err);
+int ipvs_apply(struct ipvs *v, const struct ipvs_ops *ops, struct report *report, struct err *err);
