@@ -140,8 +140,9 @@ static unsigned look(struct agent *a)
     /* A class's default goes with its link, silently, and the link may be back before we look. */
     if (seen & MONITOR_HOST && a->pass.mesh)
         needs |= PASS_AUDIT_RTNL;
-    if (seen & MONITOR_RULE && a->pass.mesh)
-        needs |= PASS_HOST;
+    /* With an audit, of which there are not many a second: others may change many routes. */
+    if (seen & MONITOR_POLICY && a->pass.mesh)
+        needs |= PASS_HOST | PASS_AUDIT_RTNL;
     if (seen & MONITOR_OURS)
         needs |= PASS_AUDIT_RTNL;
     if (seen & MONITOR_LOST)

@@ -23,7 +23,7 @@ int pass_open(struct pass *p, struct err *err)
         r = nl_open(NETLINK_NETFILTER, NULL, &p->conntrack_port, err);
     if (r)
         return r;
-    r = monitor_open(p->nft_port->portid, &p->monitor, err);
+    r = monitor_open(p->nft_port->portid, p->options->trafficclass, &p->monitor, err);
     if (r)
         return r;
     r = keep_open(p->state_dir, &p->keep, err);

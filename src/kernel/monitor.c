@@ -28,14 +28,14 @@ struct monitor {
     char buf[64 * 1024] __attribute__((aligned(NLMSG_ALIGNTO)));
 };
 
-static int filter_routes(int fd, struct err *err);
+static int filter_routes(int fd, bool tables, struct err *err);
 static int filter_own(int fd, uint32_t own_portid, struct err *err);
 static unsigned drain(struct monitor *m, struct nl_port *p,
                       unsigned (*classify)(const struct nlmsghdr *m));
 static unsigned classify_route_event(const struct nlmsghdr *m);
 static unsigned classify_nft_event(const struct nlmsghdr *m);
 
-int monitor_open(uint32_t own_portid, struct monitor **ret, struct err *err)
+int monitor_open(uint32_t own_portid, bool tables, struct monitor **ret, struct err *err)
 {
     static const uint32_t route_groups[] = {
         RTNLGRP_LINK,         RTNLGRP_IPV4_IFADDR,
@@ -48,7 +48,7 @@ int monitor_open(uint32_t own_portid, struct monitor **ret, struct err *err)
     struct monitor *m = xcalloc(1, sizeof(*m));
     int r = nl_open(NETLINK_ROUTE, route_groups, &m->route, err);
     if (!r)
-        r = filter_routes(m->route->fd, err);
+        r = filter_routes(m->route->fd, tables, err);
     if (!r)
         r = nl_open(NETLINK_NETFILTER, nft_groups, &m->nft, err);
     if (!r)
@@ -109,19 +109,23 @@ static int attach(int fd, const struct sock_filter *code, size_t n, struct err *
 #define ROUTE_AT(x) (NLMSG_HDRLEN + offsetof(struct rtmsg, x))
 
 /* A filter loads big endian; netlink types are in host order. Routes are what busy hosts have
- * many changes of: only ours, and default routes of table main, come through. */
-static int filter_routes(int fd, struct err *err)
+ * many changes of: only ours, default routes of table main, and if asked for what others do in further
+ * tables come through. */
+static int filter_routes(int fd, bool tables, struct err *err)
 {
     const struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, TYPE_AT),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_NEWROUTE), 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_DELROUTE), 0, 6),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_DELROUTE), 0, 9),
         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ROUTE_AT(rtm_protocol)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RTPROT_PORTOLAN, 4, 0),
-        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ROUTE_AT(rtm_dst_len)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RTPROT_PORTOLAN, 7, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RTPROT_BIRD, 7, 0),
         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ROUTE_AT(rtm_table)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RT_TABLE_MAIN, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RT_TABLE_MAIN, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RT_TABLE_LOCAL, 4, 0),
+        BPF_STMT(BPF_JMP | BPF_JA, tables ? 2 : 3),
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ROUTE_AT(rtm_dst_len)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
         BPF_STMT(BPF_RET | BPF_K, 0),
     };
@@ -204,20 +208,22 @@ static unsigned classify_rule(const struct nlmsghdr *m)
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
     bool ours = !nl_parse(m, sizeof(struct fib_rule_hdr), policy, NL_POLICY_COUNT(policy), tb) &&
                 tb[FRA_PROTOCOL] && mnl_attr_get_u8(tb[FRA_PROTOCOL]) == RTPROT_PORTOLAN;
-    return ours ? MONITOR_OURS : MONITOR_RULE;
+    return ours ? MONITOR_OURS : MONITOR_POLICY;
 }
 
 /* The switches for all interfaces; every new interface announces its own. */
 static unsigned classify_netconf(const struct nlmsghdr *m)
 {
-    static const struct nl_policy policy[] = { [NETCONFA_IFINDEX] = NL_U32 };
+    static const struct nl_policy policy[] = {
+        [NETCONFA_IFINDEX] = NL_U32, [NETCONFA_FORWARDING] = NL_U32, [NETCONFA_RP_FILTER] = NL_U32
+    };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
     if (nl_parse(m, sizeof(struct netconfmsg), policy, NL_POLICY_COUNT(policy), tb))
         return MONITOR_HOST;
-    return tb[NETCONFA_IFINDEX] &&
-                   mnl_attr_get_u32(tb[NETCONFA_IFINDEX]) == (uint32_t)NETCONFA_IFINDEX_ALL
-               ? MONITOR_HOST
-               : 0;
+    if (tb[NETCONFA_IFINDEX] &&
+        mnl_attr_get_u32(tb[NETCONFA_IFINDEX]) == (uint32_t)NETCONFA_IFINDEX_ALL)
+        return MONITOR_HOST;
+    return tb[NETCONFA_RP_FILTER] && !tb[NETCONFA_FORWARDING] ? MONITOR_POLICY : 0;
 }
 
 static unsigned classify_route_event(const struct nlmsghdr *m)
@@ -234,7 +240,9 @@ static unsigned classify_route_event(const struct nlmsghdr *m)
         if (mnl_nlmsg_get_payload_len(m) < sizeof(struct rtmsg))
             return 0;
         const struct rtmsg *rtm = mnl_nlmsg_get_payload(m);
-        return rtm->rtm_protocol == RTPROT_PORTOLAN ? MONITOR_OURS : MONITOR_HOST;
+        if (rtm->rtm_protocol == RTPROT_PORTOLAN)
+            return MONITOR_OURS;
+        return rtm->rtm_table == RT_TABLE_MAIN ? MONITOR_HOST : MONITOR_POLICY;
     case RTM_NEWRULE:
     case RTM_DELRULE:
         return classify_rule(m);

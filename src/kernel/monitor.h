@@ -14,15 +14,17 @@ struct monitor;
 enum monitor_event {
     MONITOR_HOST =
         1, /* links, addresses main default routes or forwarding: observe the host again */
-    MONITOR_OURS = 2,  /* one of our links, addresses, routes or rules: audit rtnl */
-    MONITOR_NFT = 4,   /* somebody else changed our table: audit it */
-    MONITOR_GEN = 16,  /* somebody else changed the ruleset: nft_accept_generation() unless NFT */
-    MONITOR_RULE = 32, /* somebody else's policy rule: matters where traffic classes are planned */
-    MONITOR_LOST = 8,  /* the kernel dropped messages (ENOBUFS): audit everything */
+    MONITOR_OURS = 2,    /* one of our links, addresses, routes or rules: audit rtnl */
+    MONITOR_NFT = 4,     /* somebody else changed our table: audit it */
+    MONITOR_GEN = 16,    /* somebody else changed the ruleset: nft_accept_generation() unless NFT */
+    MONITOR_POLICY = 32, /* somebody else's policy rule, rp_filter of an interface, and when tables
+                            are heard a route in one that is not the kernel's */
+    MONITOR_LOST = 8,    /* the kernel dropped messages (ENOBUFS): audit everything */
 };
 
-/* `own_portid`: the port our nftables batches are sent from. */
-int monitor_open(uint32_t own_portid, struct monitor **ret, struct err *err);
+/* `own_portid`: the port our nftables batches are sent from. `tables`: hear routes in all tables but
+ * main and local; BIRD's are not heard. */
+int monitor_open(uint32_t own_portid, bool tables, struct monitor **ret, struct err *err);
 void monitor_close(struct monitor *m);
 /* nftables is heard at first. While somebody listens, the kernel puts every element of a commit into
  * a message, for whoever filters it away, too: a big commit takes several times as long. What

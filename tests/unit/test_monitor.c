@@ -26,7 +26,7 @@ static struct monitor *open_in_new_world(void)
         "ip addr add 192.0.2.1/24 dev u0");
     assert_true(
         within_ms(5000, !strcmp(output("ip link show type veth | grep -c 'state UP'"), "2\n")));
-    if (monitor_open(OWN_PORTID, &m, &err))
+    if (monitor_open(OWN_PORTID, false, &m, &err))
         fail_msg("%s", err.text);
     return m;
 }
@@ -93,10 +93,39 @@ static void strangers_rules_are_told_apart(void **state)
 {
     (void)state;
     struct monitor *m = open_in_new_world();
-    assert_events(m, "ip rule add prio 105 lookup 7", MONITOR_RULE);
-    assert_events(m, "ip -6 rule add prio 105 lookup 7 proto 98", MONITOR_RULE);
+    assert_events(m, "ip rule add prio 105 lookup 7", MONITOR_POLICY);
+    assert_events(m, "ip -6 rule add prio 105 lookup 7 proto 98", MONITOR_POLICY);
     run("ip addr add fe80::77/64 dev u0 nodad"); /* every pod's interface gets one */
     assert_int_equal(monitor_read(m), 0);
+    monitor_close(m);
+}
+
+static void what_others_do_in_tables_of_their_own_is_heard_if_asked_for(void **state)
+{
+    (void)state;
+    struct monitor *m;
+    struct err err;
+    monitor_close(open_in_new_world());
+    assert_int_equal(monitor_open(OWN_PORTID, true, &m, &err), 0);
+    assert_events(m, "ip route add 198.51.100.0/24 via 192.0.2.9", 0);
+    assert_events(m, "ip route add 198.51.100.0/24 via 192.0.2.9 table 7", MONITOR_POLICY);
+    assert_events(m, "ip route add 198.51.100.0/24 via 192.0.2.9 table 700", MONITOR_POLICY);
+    assert_events(m, "ip -6 route add 2001:db8:7::/48 dev u0 table 7", MONITOR_POLICY);
+    assert_events(m, "ip route del 198.51.100.0/24 table 7", MONITOR_POLICY);
+    assert_events(m, "ip route add 198.51.100.0/24 via 192.0.2.9 table 7 proto bird", 0);
+    assert_events(m, "ip route add default via 192.0.2.9", MONITOR_HOST);
+    assert_events(m, "ip route add local 198.51.100.7 dev lo table local", 0);
+    monitor_close(m);
+}
+
+static void a_switch_of_rp_filter_is_seen(void **state)
+{
+    (void)state;
+    struct monitor *m = open_in_new_world();
+    assert_events(
+        m, "sysctl -qw net.ipv4.conf.u0.rp_filter=0; sysctl -qw net.ipv4.conf.u0.rp_filter=1",
+        MONITOR_POLICY);
+    assert_events(m, "sysctl -qw net.ipv4.conf.u0.forwarding=0", 0);
     monitor_close(m);
 }
 
@@ -140,7 +169,7 @@ static void own_batches_are_not_heard(void **state)
     struct err err;
     monitor_close(open_in_new_world());
     assert_int_equal(nl_open(NETLINK_NETFILTER, NULL, &port, &err), 0);
-    assert_int_equal(monitor_open(port->portid, &m, &err), 0);
+    assert_int_equal(monitor_open(port->portid, false, &m, &err), 0);
     struct nft *nft = nft_new(port, plan_ruleset(&plan_options_default));
     struct report report = { 0 };
     assert_int_equal(nft_sync(nft, NULL, 0, true, &report, &err), 0);
@@ -229,6 +258,8 @@ int main(void)
         cmocka_unit_test(events_are_told_apart),
         cmocka_unit_test(what_does_not_concern_us_wakes_nobody),
         cmocka_unit_test(strangers_rules_are_told_apart),
+        cmocka_unit_test(what_others_do_in_tables_of_their_own_is_heard_if_asked_for),
+        cmocka_unit_test(a_switch_of_rp_filter_is_seen),
         cmocka_unit_test(a_switch_of_forwarding_is_seen),
         cmocka_unit_test(a_change_of_our_table_is_told_from_others),
         cmocka_unit_test(own_batches_are_not_heard),
