@@ -16,7 +16,7 @@ from apiserver import ROOT
 from manifests import charted, documents, kustomized
 
 VERSION = re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text())[1]
-CRDS_VERSION = "kuport.wlz.li/crds-version"
+CRD_FILES = sorted((ROOT / "deploy/crds").glob("[!k]*.yaml"))
 
 
 def release(tree, version=VERSION):
@@ -70,9 +70,12 @@ def layer(image):
     return blob(image, manifest["layers"][0]), config
 
 
+def version_of(crd):
+    return crd["metadata"]["annotations"][f"{crd['spec']['group']}/crds-version"]
+
+
 def test_the_files_and_their_checksums(dist):
-    crds = yaml.safe_load((ROOT / "deploy/crds/portmaps.yaml").read_text())
-    crds_version = crds["metadata"]["annotations"][CRDS_VERSION]
+    crds_version = version_of(yaml.safe_load(CRD_FILES[0].read_text()))
     machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
     assert {p.name for p in dist.iterdir()} == {
         f"portolan-{VERSION}.yaml", f"portolan-{VERSION}.tgz", f"crds-{crds_version}.yaml",
@@ -115,9 +118,11 @@ def test_manifests_hold_no_crd_and_no_object_of_theirs(dist):
 
 def test_crds_are_those_of_the_tree(dist):
     made = documents(next(dist.glob("crds-*.yaml")).read_text())
-    assert {name for _, name in made} == {"portmaps.kuport.wlz.li", "portmapclasses.kuport.wlz.li"}
+    assert {name for _, name in made} == {
+        "portmaps.kuport.wlz.li", "portmapclasses.kuport.wlz.li", "trafficclasses.net.renner.uno"}
+    assert list(made.values()) == [yaml.safe_load(path.read_text()) for path in CRD_FILES]
     for crd in made.values():
-        assert crd["metadata"]["annotations"][CRDS_VERSION] in next(dist.glob("crds-*.yaml")).name
+        assert version_of(crd) in next(dist.glob("crds-*.yaml")).name
 
 
 def test_the_image_is_small_and_runs_by_itself(image, tmp_path):
