@@ -33,6 +33,10 @@ image: ## an OCI image in build/portolan.oci.tar
 	@$(MAKE) --no-print-directory build
 	@deploy/image/build build/portolan $(TREE_VERSION) build/portolan.oci.tar
 
+bird-image: ## an OCI image of Debian's BIRD in build/bird.oci.tar
+	@mkdir -p build
+	@deploy/image/build --bird build/bird.oci.tar
+
 release: ## VERSION=x.y.z: manifests, chart, CRDs, image and checksums in dist/
 	@tools/deps build api
 	@tools/release $(VERSION)
@@ -54,4 +58,4 @@ format: ## lay out all C code by .clang-format
 clean: ## remove everything built
 	@rm -rf build build-* dist
 
-.PHONY: help build demo demo-down check check-api image release bench fuzz format clean
+.PHONY: help build demo demo-down check check-api image bird-image release bench fuzz format clean

@@ -3,6 +3,7 @@
 own, which has one interface, eth0 with 192.0.2.10.
 
   pod.py ROOT TARGET=SOURCE... -- COMMAND...
+  pod.py --bird ROOT TARGET=SOURCE... -- COMMAND...    as the one deploy/bird adds, in this network
 
 ROOT is the unpacked image; each SOURCE is mounted at TARGET in it.
 """
@@ -16,17 +17,24 @@ from pathlib import Path
 
 import yaml
 
-DAEMONSET = Path(__file__).resolve().parents[2] / "deploy/daemonset.yaml"
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+DAEMONSET = DEPLOY / "daemonset.yaml"
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
-CAPABILITIES = {"NET_ADMIN": 12}  # linux/capability.h
+CAPABILITIES = {"NET_BIND_SERVICE": 10, "NET_ADMIN": 12, "NET_RAW": 13}  # linux/capability.h
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def spec():
     """The pod's."""
     return yaml.safe_load(DAEMONSET.read_text())["spec"]["template"]["spec"]
+
+
+def bird():
+    """The container deploy/bird adds."""
+    patch = yaml.safe_load((DEPLOY / "bird/daemonset.yaml").read_text())
+    return next(op["value"] for op in patch if op["path"].endswith("/containers/-"))
 
 
 def check(result):
@@ -38,12 +46,16 @@ def mount(source, target, flags, kind=None):
     check(libc.mount(source.encode(), target.encode(), kind and kind.encode(), flags, None))
 
 
-def enter(root, volumes, security):
-    check(libc.unshare(CLONE_NEWNS | CLONE_NEWNET))
-    mount("none", "/", MS_REC | MS_PRIVATE)
+def make_network():
+    check(libc.unshare(CLONE_NEWNET))
     for words in ("link set lo up", "link add eth0 type veth peer name peer", "link set peer up",
                   "link set eth0 up", "addr add 192.0.2.10/24 dev eth0"):
         subprocess.run(["ip", *words.split()], check=True)
+
+
+def enter(root, volumes, security):
+    check(libc.unshare(CLONE_NEWNS))
+    mount("none", "/", MS_REC | MS_PRIVATE)
     mount(root, root, MS_BIND)
     mount("proc", f"{root}/proc", 0, "proc")
     for target, source in volumes:
@@ -65,11 +77,15 @@ def enter(root, volumes, security):
 
 def main():
     split = sys.argv.index("--")
-    command = sys.argv[split + 1:]
+    words, command = sys.argv[1:split], sys.argv[split + 1:]
+    beside = words[0] == "--bird"
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    enter(sys.argv[1], [word.split("=", 1) for word in sys.argv[2:split]],
-          spec()["containers"][0]["securityContext"])
-    os.execve(command[0], command, {})
+    if not beside:
+        make_network()
+    container = bird() if beside else spec()["containers"][0]
+    enter(words[beside], [word.split("=", 1) for word in words[beside + 1:]],
+          container["securityContext"])
+    os.execve(command[0], command, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
 
 
 if __name__ == "__main__":

@@ -111,6 +111,17 @@ def test_the_load_balancer_gets_its_values(api):
     assert done.returncode != 0 and "loadBalancer.overlay is needed" in done.stderr
 
 
+def test_bird_beside_the_agent_is_equal_in_chart_and_kustomization(api, tmp_path):
+    tree = shutil.copytree(DEPLOY, tmp_path / "deploy")
+    with open(tree / "kustomization.yaml", "a") as file:
+        file.write("components: [bird]\n")
+    made = documents(api.kubectl("kustomize", tree).stdout)
+    del made["Namespace", "portolan-system"]
+    bird = made["DaemonSet", "portolan"]["spec"]["template"]["spec"]["containers"][1]
+    assert charted(api, "--set", r"features=portmap\,trafficclass", "--set",
+                   f"trafficClass.birdImage={bird['image']}") == made
+
+
 @pytest.mark.parametrize("option", ["image.digset=x", "image.digest=sha256:12", "logLevel=loud",
                                     "classess.a.b=c", "cniVxlanPort=0", "features=proxy",
                                     "loadBalancer.overlay=a/b", "loadBalancer.overlaySubnet=x"])
