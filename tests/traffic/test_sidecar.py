@@ -83,9 +83,11 @@ def test_the_sidecar_serves(make_lab, image):
     folder = os.path.dirname(lab.conf("k8s-1"))
     os.unlink(lab.conf("k8s-1"))
     log = os.path.join(folder, "sidecar.log")
+    # There twice, since here the agent knows it by another name, which it tells BIRD.
+    (root / folder[1:]).mkdir(parents=True)
     lab.processes.start("bird-k8s-1", ["/usr/bin/python3", pod.__file__, "--bird", root,
-                                       f"/run/bird={folder}", "--", *pod.bird()["command"]],
-                        ns=lab.ns("k8s-1"), log=log)
+                                       f"/run/bird={folder}", f"{folder}={folder}", "--",
+                                       *pod.bird()["command"]], ns=lab.ns("k8s-1"), log=log)
     lab.agents["k8s-1"].restart()
     for node in lab.nodes[1:]:
         lab.start_bird(node)
