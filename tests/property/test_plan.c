@@ -4,6 +4,7 @@
 #include "plan/internal.h"
 #include "plan/plan_text.h"
 #include "served.h"
+#include "served_ipvs.h"
 #include "world.h"
 
 #define HISTORIES 80
@@ -61,6 +62,7 @@ static struct {
     unsigned programmed, holders, lanes, landed, clashes, v6, some;
 } met;
 static struct served served;
+static struct served_ipvs served_ipvs;
 
 static void count_met(const struct planner *p)
 {
@@ -108,6 +110,7 @@ static void step_node(struct world *w, unsigned i, uint64_t seed, unsigned step,
     world_refuse(w, plan);
     assert_translates(&plan->desired, seed);
     served_check(plan, seed, &served);
+    served_ipvs_check(plan, &s, seed, &served_ipvs);
     count_met(w->planners[i]);
     writes = plan_statuses(w->planners[i], &s, &w->applied);
     struct buf got = { 0 };
@@ -171,6 +174,16 @@ static void incremental_gives_what_full_gives(void **state)
     assert_true(n == 1 || (served.pick && served.reject && served.drop && served.all &&
                            served.ranged && served.affinity && served.hairpins && served.probed &&
                            served.conflicts && served.mapped && served.health));
+    const struct served_ipvs *x = &served_ipvs;
+    print_message(
+        "# by IPVS: %u destinations, %u empty, %u persistent, %u dropped, %u dropped from "
+        "outside, %u ranged, %u local, %u loop back, %u shared, %u bound, %u unbound, "
+        "%u health checks\n",
+        x->dests, x->empty, x->persistent, x->dropped, x->outside, x->ranged, x->local,
+        x->loop_back, x->shared, x->bound, x->unbound, x->health);
+    assert_true(n == 1 ||
+                (x->dests && x->empty && x->persistent && x->dropped && x->outside && x->ranged &&
+                 x->local && x->loop_back && x->shared && x->bound && x->unbound && x->health));
 }
 
 static void no_object_can_crash_it(void **state)
