@@ -174,8 +174,6 @@ static void rules(struct writer *w, const struct desired *d)
             put_int(w, "fwmark", r->fwmark);
         if (r->mask && r->mask != UINT32_MAX)
             put_int(w, "fwmask", r->mask);
-        if (r->local)
-            put(w, "interface", "lo");
         if (r->has_src)
             put_prefix(w, "source", &r->src.ip, r->src.len);
         if (r->has_dst)

@@ -264,7 +264,8 @@ static void only_what_changed_is_made_anew(void **state)
     assert_ptr_not_equal(group_of(b.plan, "service/a/web"), web);
     assert_true(HAS(b, "service/a/web", "TCP 10.96.0.1:80 -> 10.1.0.9:8080 weight 1"));
     web = group_of(b.plan, "service/a/web");
-    put(&b, NODE("m", "10.0.0.2") SLICE("web", "10.1.0.9", "n"));
+    put(&b, NODE("m", "10.0.0.2")
+                SERVICE("web", "1", "internalTrafficPolicy: Local, " EXTERNAL("Cluster")));
     assert_ptr_equal(group_of(b.plan, "service/a/one"), one);
     assert_ptr_equal(group_of(b.plan, "service/a/web"), web);
     end(&b);
