@@ -23,9 +23,9 @@
 #define RULE_PRIO_LINK  102 /* fwmark M lookup 200+slot */
 #define RULE_PRIO_EDGE  103 /* fwmark 0x6b70ffff lookup main: replies leave where they came in */
 /* iif lo fwmark M/0xff000000 to NODE lookup main: outer packets of the overlay, the node's own */
-#define RULE_PRIO_HELD_OUTER 104
-#define RULE_PRIO_HELD       105 /* fwmark 0x6b000000/0xff000000 lookup 131072: endpoints behind it */
-#define RULE_PRIO_HOLDER     106 /* fwmark M<<24/0xff000000 lookup 131072+M: replies to a holder */
+#define RULE_PRIO_HELD_OUTER 103
+#define RULE_PRIO_HELD       104 /* fwmark 0x6b000000/0xff000000 lookup 131072: endpoints behind it */
+#define RULE_PRIO_HOLDER     104 /* fwmark M<<24/0xff000000 lookup 131072+M: replies to a holder */
 
 /* Traffic classes: routes in tables BIRD writes to as well, at metric 32. */
 #define TRAFFIC_THROW_METRIC  8192
