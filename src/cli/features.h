@@ -8,7 +8,7 @@
 #include "plan/plan.h"
 
 /* Bridges and veths of the usual CNIs, docker's, and the dummies of other proxies. */
-#define ADDRESS_EXCLUDE                                                                            \
+#define ADDRESS_EXCLUDE \
     "cni*,cbr*,docker*,br-*,veth*,cali*,cilium*,lxc*,flannel*,weave*,vethwe*,kube-*,nodelocaldns*"
 /* For a command's table. */
 /* clang-format off */

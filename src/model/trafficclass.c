@@ -68,5 +68,6 @@ bool traffic_class_equal(const struct traffic_class *a, const struct traffic_cla
 {
     return a->has_selector == b->has_selector && selector_equal(&a->selector, &b->selector) &&
            a->families == b->families && a->table == b->table && rules_equal(a, b) &&
-           routes_equal(a->routes, b->routes) && a->cleanup == b->cleanup && status_equal(&a->status, &b->status);
+           routes_equal(a->routes, b->routes) && a->cleanup == b->cleanup &&
+           status_equal(&a->status, &b->status);
 }

@@ -90,11 +90,11 @@ struct claim_vec {
     bool families[F_COUNT]; /* the Service has a cluster IP of it */
 };
 
-/* A family in which a Service has no cluster IP is none of its. */
+/* A family in which a Service has no cluster IP is none of its, for the service proxy. */
 static void ask_flow(struct claim_vec *out, const struct service_port *port, uint16_t index,
                      enum flow_role role, const struct ip *ip)
 {
-    if (!out->families[ip->family == IP_V6 ? F6 : F4])
+    if (role != ROLE_HELD && !out->families[ip->family == IP_V6 ? F6 : F4])
         return;
     uint16_t number = role == ROLE_NODE_PORT ? port->node_port : port->port;
     const struct claim_key key = {
@@ -127,14 +127,22 @@ static void ask_port(const struct planner *p, const struct service *s, uint16_t 
         ask_flow(out, port, index, ROLE_NODE_PORT, &node->node_ports[i].ip);
 }
 
-static void ask_all(const struct planner *p, const struct service *s, struct claim_vec *out)
+static void ask_all(const struct planner *p, const struct service_memo *m, struct claim_vec *out)
 {
+    const struct service *s = m->obj;
+    bool proxied = service_is_proxied(p, s);
     struct claim_key cluster_ip = { .kind = CLAIM_CLUSTER_IP };
     for (uint32_t i = 0; i < s->cluster_ips.n; i++)
         if (!address_parse(s->cluster_ips.v[i], &cluster_ip.ip))
             out->families[cluster_ip.ip.family == IP_V6 ? F6 : F4] = true;
-    for (uint32_t i = 0; i < s->n_ports && i <= UINT16_MAX; i++)
-        ask_port(p, s, (uint16_t)i, out);
+    for (uint32_t i = 0; i < s->n_ports && i <= UINT16_MAX; i++) {
+        if (m->held_here)
+            ask_flow(out, &s->ports[i], (uint16_t)i, ROLE_HELD, &m->held_ip);
+        if (proxied)
+            ask_port(p, s, (uint16_t)i, out);
+    }
+    if (!proxied)
+        return;
     for (uint32_t i = 0; i < s->cluster_ips.n; i++)
         if (!address_parse(s->cluster_ips.v[i], &cluster_ip.ip))
             vec_push(out, (struct claim){ .key = cluster_ip });
@@ -225,7 +233,7 @@ void claims_take(struct planner *p, struct service_memo *m)
     struct claim_vec fresh = { 0 };
     claims_drop(p, m);
     m->creation = m->obj->o.meta.creation;
-    ask_all(p, m->obj, &fresh);
+    ask_all(p, m, &fresh);
     m->n_claims = fresh.n;
     m->claims = xmalloc(fresh.n * sizeof(m->claims[0]));
     if (fresh.n)

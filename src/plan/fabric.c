@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "plan/internal.h"
+#include "plan/loadbalancer.h"
 
 #define TABLE_MAIN   254
 #define IFACES_NAMED 3
@@ -122,11 +122,13 @@ static void put_answers(struct builder *b)
         uint8_t family = f == F4 ? IP_V4 : IP_V6;
         for (uint32_t i = 0; i < h->n_ifaces; i++) {
             const struct host_iface *iface = &h->ifaces[i];
-            for (uint32_t j = 0; b->p->answers[f].v[i] && j < iface->n_addresses; j++) {
+            for (uint32_t j = 0; j < iface->n_addresses; j++) {
                 const struct ip *ip = &iface->addresses[j].ip;
-                if (ip->family != family || !host_owns(b->p, i, j))
+                bool mapped = b->p->answers[f].v[i], held = lb_forwards_here(b->p, ip);
+                if ((!mapped && !held) || ip->family != family || !host_owns(b->p, i, j))
                     continue;
-                nft_put_ifaddr(b->group, iface->name, ip);
+                if (mapped)
+                    nft_put_ifaddr(b->group, iface->name, ip);
                 if (f == F4 ? !iface->default4 : !iface->default6)
                     continue;
                 nft_put_mark(b->group, NFT_REPLYMARK4, ip, EDGE_MARK);
@@ -160,7 +162,7 @@ static void put_sysctl(struct builder *b, const char *owner, const char *path)
 static void put_forwarding(struct builder *b)
 {
     const struct host *h = b->p->snap->host;
-    if (b->p->programs[F4]) {
+    if (b->p->programs[F4] || lb_forwards(b->p)) {
         put_standin(b, STANDIN4_NET);
         put_sysctl(b, "node", "net/ipv4/ip_forward");
     }
@@ -299,7 +301,7 @@ static void host_problems(struct builder *b)
 {
     const struct host *h = b->p->snap->host;
     const char *node = b->p->snap->node;
-    if (b->p->programs[F4] && *h->forwarding4_error)
+    if ((b->p->programs[F4] || lb_forwards(b->p)) && *h->forwarding4_error)
         put_problem(b, KIND_NODE, node, "sysctl", "net.ipv4.ip_forward", "ForwardingUnavailable",
                     h->forwarding4_error);
     if (b->p->programs[F6] && host_v6_trouble(h))
@@ -336,13 +338,14 @@ int problem_cmp(const void *x, const void *y)
     }
 CMP_VOID(struct desired_link, desired_link_cmp)
 CMP_VOID(struct desired_addr, desired_addr_cmp)
+CMP_VOID(struct desired_neigh, desired_neigh_cmp)
 CMP_VOID(struct desired_route, desired_route_cmp)
 CMP_VOID(struct desired_rule, desired_rule_cmp)
 CMP_VOID(struct desired_sysctl, desired_sysctl_cmp)
 
-static struct nft_group *end_group(const struct planner *p, struct nft_group_builder *b)
+struct nft_group *fabric_group(struct nft_group_builder *b, struct nft_group *old)
 {
-    struct nft_group *g = nft_group_end(b), *old = p->fabric ? p->fabric->node : NULL;
+    struct nft_group *g = nft_group_end(b);
     if (g->n && !(old && nft_group_equal(g, old)))
         return g;
     bool keep = g->n;
@@ -365,9 +368,12 @@ struct fabric *fabric_build(struct planner *p)
     for (size_t i = 0; i < p->snap->n_nodes; i++)
         node_problems(&b, p->snap->nodes[i]);
     host_problems(&b);
-    f->node = end_group(p, b.group);
+    f->node = fabric_group(b.group, p->fabric ? p->fabric->node : NULL);
+    if (p->loadbalancer)
+        overlay_put(p, f);
     SORT(&f->links, desired_link_cmp_v);
     SORT(&f->addrs, desired_addr_cmp_v);
+    SORT(&f->neighs, desired_neigh_cmp_v);
     SORT(&f->routes, desired_route_cmp_v);
     SORT(&f->rules, desired_rule_cmp_v);
     SORT(&f->sysctls, desired_sysctl_cmp_v);
@@ -380,8 +386,10 @@ void fabric_unref(struct fabric *f)
     if (!f || --f->refs)
         return;
     nft_group_unref(f->node);
+    nft_group_unref(f->loadbalancer);
     vec_done(&f->links);
     vec_done(&f->addrs);
+    vec_done(&f->neighs);
     vec_done(&f->routes);
     vec_done(&f->rules);
     vec_done(&f->sysctls);

@@ -1,33 +1,39 @@
-/* Endpoints on this node, which may be their own clients: counted over all Services. */
+/* Endpoints and those whom they would answer past this node, first of all themselves: counted over all
+ * Services. */
 #include <stdio.h>
 
 #include "plan/services.h"
 
-static int by_ip(const void *a, const void *b)
+_Static_assert(sizeof(struct hairpin_pair) == 35, "compared as bytes");
+
+static int by_pair(const void *a, const void *b)
 {
-    return ip_cmp(a, b);
+    return memcmp(a, b, sizeof(struct hairpin_pair));
 }
 
-static void count_hairpin(struct planner *p, const struct ip *ip, bool add)
+static void count_hairpin(struct planner *p, const struct hairpin_pair *pair, bool add)
 {
-    struct hairpin_shard *s = &p->services->hairpins[hash_bytes(ip, sizeof(*ip)) % HAIRPIN_SHARDS];
-    size_t at = vec_lower_bound(&s->v, e, ip_cmp(&e->ip, ip) < 0);
-    bool known = at < s->v.n && ip_equal(&s->v.v[at].ip, ip);
+    struct hairpin_shard *s =
+        &p->services->hairpins[hash_bytes(&pair->ep, sizeof(pair->ep)) % HAIRPIN_SHARDS];
+    size_t at = vec_lower_bound(&s->v, e, by_pair(&e->pair, pair) < 0);
+    bool known = at < s->v.n && !by_pair(&s->v.v[at].pair, pair);
     if (!known)
-        vec_insert(&s->v, at)->ip = *ip;
+        vec_insert(&s->v, at)->pair = *pair;
     s->v.v[at].uses += add ? 1u : -1u;
-    if (!s->v.v[at].uses)
+    bool gone = !s->v.v[at].uses;
+    if (gone)
         vec_remove(&s->v, at);
-    s->changed |= add ? !known : at == s->v.n || !ip_equal(&s->v.v[at].ip, ip);
+    s->changed |= add ? !known : gone;
 }
 
-void service_set_hairpins(struct planner *p, struct service_memo *m, struct ip *v, size_t n)
+void service_set_hairpins(struct planner *p, struct service_memo *m, struct hairpin_pair *v,
+                          size_t n)
 {
     size_t unique = 0;
     if (n > 1)
-        qsort(v, n, sizeof(v[0]), by_ip);
+        qsort(v, n, sizeof(v[0]), by_pair);
     for (size_t i = 0; i < n; i++)
-        if (!unique || !ip_equal(&v[unique - 1], &v[i]))
+        if (!unique || by_pair(&v[unique - 1], &v[i]))
             v[unique++] = v[i];
     if (unique == m->n_hairpins && (!unique || !memcmp(v, m->hairpins, unique * sizeof(v[0]))))
         return;
@@ -43,14 +49,31 @@ void service_set_hairpins(struct planner *p, struct service_memo *m, struct ip *
         memcpy(m->hairpins, v, unique * sizeof(v[0]));
 }
 
+/* Of prefixes one of which is inside another the outer one: it comes first. */
+static void put_pairs(struct nft_group_builder *b, const struct hairpin_shard *s)
+{
+    const struct hairpin_pair *outer = NULL;
+    for (size_t i = 0; i < s->v.n; i++) {
+        const struct hairpin_pair *x = &s->v.v[i].pair;
+        if (x->client.len == ip_bits(x->ep.family)) {
+            nft_put_pair(b, NFT_HAIRPIN4, &x->client.ip, &x->ep);
+            continue;
+        }
+        if (outer && ip_equal(&outer->ep, &x->ep) &&
+            ip_prefix_contains(&outer->client, &x->client.ip))
+            continue;
+        nft_put_near(b, &x->client, &x->ep);
+        outer = x;
+    }
+}
+
 static void build(struct planner *p, size_t shard)
 {
     struct hairpin_shard *s = &p->services->hairpins[shard];
     char owner[32];
     snprintf(owner, sizeof(owner), "proxy/hairpin/%02zu", shard);
     struct nft_group_builder *b = nft_group_begin(owner);
-    for (size_t i = 0; i < s->v.n; i++)
-        nft_put_pair(b, NFT_HAIRPIN4, &s->v.v[i].ip, &s->v.v[i].ip);
+    put_pairs(b, s);
     if (s->group)
         vec_push(&p->old_groups, s->group);
     s->group = nft_group_end(b);

@@ -243,15 +243,18 @@ const char *link_subnet_text(struct arena *a, const struct class_view *cls, uint
 struct fabric {
     uint32_t refs;
     struct arena mem;
-    struct nft_group *node; /* NULL: empty */
+    struct nft_group *node, *loadbalancer; /* NULL: empty */
     VEC(struct desired_link) links;
     VEC(struct desired_addr) addrs;
+    VEC(struct desired_neigh) neighs;
     VEC(struct desired_route) routes;
     VEC(struct desired_rule) rules;
     VEC(struct desired_sysctl) sysctls;
     VEC(struct problem) problems;
 };
 struct fabric *fabric_build(struct planner *p);
+/* What the builder made, or `old`, which may be NULL, if that is the same; NULL when empty. */
+struct nft_group *fabric_group(struct nft_group_builder *b, struct nft_group *old);
 void fabric_unref(struct fabric *f);
 
 /* ---- groups.c ---- */
@@ -294,13 +297,15 @@ struct pass {
     struct plan plan;
 };
 
-struct services; /* plan/services.h */
-struct traffic;  /* plan/traffic.h */
+struct services;     /* plan/services.h */
+struct loadbalancer; /* plan/loadbalancer.h */
+struct traffic;      /* plan/traffic.h */
 
 struct planner {
     const struct plan_options *options;
-    struct services *services; /* NULL without the service proxy */
-    struct traffic *traffic;   /* NULL without traffic classes */
+    struct services *services;         /* NULL without the service proxy and the load balancer */
+    struct loadbalancer *loadbalancer; /* NULL without it */
+    struct traffic *traffic;           /* NULL without traffic classes */
     struct snapshot
         masked; /* the last one without mappings and classes, where they are not wanted */
     const struct snapshot *snap; /* of the last pass */
@@ -327,11 +332,11 @@ struct planner {
     VEC(struct pair *) pairs; /* by class name, key */
     bool pairs_changed;       /* a use began or ended */
 
-    uint32_t programs[F_COUNT];         /* mappings with elements of the family on this node */
-    VEC(uint32_t) answers[F_COUNT];     /* by host interface: mappings that answer on it */
-    bool answers_changed;               /* one of the two began or ended */
-    struct group_vec groups;            /* all memos' groups, by owner */
-    struct memo_vec troubled;           /* memos with a problem, by owner */
+    uint32_t programs[F_COUNT];     /* mappings with elements of the family on this node */
+    VEC(uint32_t) answers[F_COUNT]; /* by host interface: mappings that answer on it */
+    bool answers_changed;           /* one of the two began or ended, or what held addresses need */
+    struct group_vec groups;        /* all memos' groups, by owner */
+    struct memo_vec troubled;       /* memos with a problem, by owner */
     VEC(struct nft_group *) old_groups; /* replaced in this pass: the plan before shows them */
     VEC(struct problem_box *) old_problems;
 

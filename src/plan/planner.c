@@ -1,7 +1,7 @@
 /* A pass: what the changes can touch is done anew, everything else is remembered. */
 #include <stdio.h>
 
-#include "plan/services.h"
+#include "plan/loadbalancer.h"
 
 /* ---- the vectors of memos ---- */
 
@@ -369,7 +369,9 @@ static const struct plan *publish(struct planner *p, struct pass *pass)
     pass->fabric = f;
     f->refs++;
     pass->groups.n = 0;
-    vec_reserve(&pass->groups, p->groups.n + 1);
+    vec_reserve(&pass->groups, p->groups.n + 2);
+    if (f->loadbalancer)
+        vec_push(&pass->groups, f->loadbalancer);
     if (f->node)
         vec_push(&pass->groups, f->node);
     if (p->groups.n)
@@ -385,6 +387,8 @@ static const struct plan *publish(struct planner *p, struct pass *pass)
                      .n_links = f->links.n,
                      .addrs = f->addrs.v,
                      .n_addrs = f->addrs.n,
+                     .neighs = f->neighs.v,
+                     .n_neighs = f->neighs.n,
                      .routes = f->routes.v,
                      .n_routes = f->routes.n,
                      .rules = f->rules.v,
@@ -443,7 +447,8 @@ struct planner *planner_new(const struct plan_options *options)
 {
     struct planner *p = xcalloc(1, sizeof(*p));
     p->options = options;
-    p->services = options->serviceproxy ? services_new() : NULL;
+    p->services = options->serviceproxy || options->loadbalancer ? services_new() : NULL;
+    p->loadbalancer = options->loadbalancer ? loadbalancer_new() : NULL;
     p->traffic = options->trafficclass ? traffic_new() : NULL;
     return p;
 }
@@ -463,6 +468,7 @@ void planner_free(struct planner *p)
         traffic_pass_done(&p->pass[i]);
     }
     services_free(p->services);
+    loadbalancer_free(p->loadbalancer);
     traffic_free(p->traffic);
     fabric_unref(p->fabric);
     links_done(p);

@@ -1,6 +1,6 @@
 /* One Service: what this node does with packets to each of its addresses, and what is wrong with it.
  * Which address is whose: claims.c; which endpoints: endpoints.c. */
-#include "plan/services.h"
+#include "plan/loadbalancer.h"
 
 #define ENDPOINTS_MAX NFT_INDEX_ALL /* where the other indexes begin */
 
@@ -12,7 +12,8 @@ struct programming {
     struct service_problems *problems;
     VEC(struct ip_prefix) ranges; /* loadBalancerSourceRanges */
     bool ranged[F_COUNT];
-    VEC(struct ip) hairpins;
+    struct hairpin_vec hairpins;
+    struct held_route_vec routes;
 };
 
 /* ---- what a Service says ---- */
@@ -57,6 +58,7 @@ static void problem(struct programming *g, const char *field, const char *value,
                     const char *message)
 {
     service_problem(g->problems, &g->m->obj->o, field, value, reason, message);
+    g->problems->v.v[g->problems->v.n - 1].event = g->m->held && g->m->held_teller;
 }
 
 /* ---- addresses ---- */
@@ -113,6 +115,8 @@ static void read_ranges(struct programming *g)
 static const char *role_field(struct arena *a, const struct claim *c)
 {
     switch ((enum flow_role)c->role) {
+    case ROLE_HELD:
+        return "spec.loadBalancerIP";
     case ROLE_CLUSTER:
         return "spec.clusterIPs";
     case ROLE_LOAD_BALANCER:
@@ -161,7 +165,7 @@ static void lost(struct programming *g, const struct claim *c)
     }
 }
 
-/* ---- mappings before node ports ---- */
+/* ---- mappings before node ports and held addresses ---- */
 
 static const struct memo *mapping_on(const struct planner *p, const struct claim *c, int iface)
 {
@@ -179,10 +183,25 @@ static const struct memo *mapping_on(const struct planner *p, const struct claim
     return first;
 }
 
-/* The mapping that answers where the node port does, and on which interface. */
+static bool is_node_port(const struct claim *c)
+{
+    return c->key.kind == CLAIM_FLOW && c->role == ROLE_NODE_PORT;
+}
+
+static bool is_held(const struct claim *c)
+{
+    return c->key.kind == CLAIM_FLOW && c->role == ROLE_HELD;
+}
+
+/* The mapping that answers where the node port or the held address does, and on which interface. */
 static const struct memo *mapping_first(const struct planner *p, const struct claim *c,
                                         int *ret_iface)
 {
+    if (is_held(c) && p->options->portmap) {
+        const struct host_iface *owner = host_address_owner(p->snap->host, &c->key.ip);
+        *ret_iface = owner ? (int)(owner - p->snap->host->ifaces) : -1;
+        return owner ? mapping_on(p, c, *ret_iface) : NULL;
+    }
     const struct service_node *node = &p->services->node;
     for (size_t i = 0; i < node->n_node_ports && p->options->portmap; i++) {
         *ret_iface = node->node_ports[i].iface;
@@ -192,16 +211,12 @@ static const struct memo *mapping_first(const struct planner *p, const struct cl
     return NULL;
 }
 
-static bool is_node_port(const struct claim *c)
-{
-    return c->key.kind == CLAIM_FLOW && c->role == ROLE_NODE_PORT;
-}
-
 bool service_meets_mapping(const struct planner *p, const struct service_memo *m)
 {
     int iface;
     for (size_t i = 0; i < m->n_claims; i++)
-        if (is_node_port(&m->claims[i]) && mapping_first(p, &m->claims[i], &iface))
+        if ((is_node_port(&m->claims[i]) || is_held(&m->claims[i])) &&
+            mapping_first(p, &m->claims[i], &iface))
             return true;
     return false;
 }
@@ -217,8 +232,9 @@ static void check_mapping(struct programming *g, const struct claim *c)
             "PortMapFirst",
             arena_printf(text_of(g),
                          "PortMap %s answers on interface %s: what arrives there does not come to "
-                         "this node port",
-                         memo_key(m), g->p->snap->host->ifaces[iface].name));
+                         "this %s",
+                         memo_key(m), g->p->snap->host->ifaces[iface].name,
+                         is_held(c) ? "Service" : "node port"));
 }
 
 /* ---- classes ---- */
@@ -286,8 +302,9 @@ static void put_endpoints(struct programming *g, const struct claim *c,
                          e->port);
         if (affinity)
             nft_put_affinity_endpoint(g->group, set, &k->ip, k->proto, k->port, &e->ip, e->port);
+        const struct hairpin_pair itself = { e->ip, { e->ip, ip_bits(e->ip.family) } };
         if (e->local)
-            vec_push(&g->hairpins, e->ip);
+            vec_push(&g->hairpins, itself);
     }
 }
 
@@ -307,6 +324,23 @@ static void put_source_ranges(struct programming *g, const struct claim_key *k)
         nft_put_source_range(g->group, &k->ip, k->proto, k->port, &itself);
 }
 
+/* A flow of a class, the endpoints of which it has class->n of `v` and class->n_all of `all`. */
+static void put_class(struct programming *g, const struct claim *c, const struct nft_class *class,
+                      const struct backend_vec *v, const struct backend_vec *all)
+{
+    const struct claim_key *k = &c->key;
+    nft_put_service(g->group, &k->ip, k->proto, k->port, class);
+    if (class->ranged)
+        put_source_ranges(g, k);
+    put_endpoints(g, c, v, class->n, 0, class->timeout);
+    put_endpoints(g, c, all, class->n_all, NFT_INDEX_ALL, class->timeout);
+    if (class->timeout) {
+        uint32_t id = claims_id(g->m, c->port);
+        nft_put_affinity(g->group, &k->ip, k->proto, k->port, id);
+        nft_put_affinity_timeout(g->group, id, class->timeout);
+    }
+}
+
 static void put_flow(struct programming *g, const struct claim *c,
                      const struct port_classes *classes, const struct endpoint_choice *choice)
 {
@@ -317,16 +351,7 @@ static void put_flow(struct programming *g, const struct claim *c,
     bool local =
         (c->role == ROLE_CLUSTER ? s->internal_policy : s->external_policy) == POLICY_LOCAL;
     class.ranged = c->role == ROLE_LOAD_BALANCER && g->ranged[f] && class.kind != NFT_CLASS_DROP;
-    nft_put_service(g->group, &k->ip, k->proto, k->port, &class);
-    if (class.ranged)
-        put_source_ranges(g, k);
-    put_endpoints(g, c, local ? &choice->local : &choice->cluster, class.n, 0, class.timeout);
-    put_endpoints(g, c, &choice->cluster, class.n_all, NFT_INDEX_ALL, class.timeout);
-    if (class.timeout) {
-        uint32_t id = claims_id(g->m, c->port);
-        nft_put_affinity(g->group, &k->ip, k->proto, k->port, id);
-        nft_put_affinity_timeout(g->group, id, class.timeout);
-    }
+    put_class(g, c, &class, local ? &choice->local : &choice->cluster, &choice->cluster);
 }
 
 static void check_number(struct programming *g, uint16_t port, size_t n)
@@ -338,6 +363,27 @@ static void check_number(struct programming *g, uint16_t port, size_t n)
                              ENDPOINTS_MAX));
 }
 
+/* A port of the address that this node holds: refused where no endpoint can be reached. */
+static void put_held(struct programming *g, const struct claim *c)
+{
+    struct held_choice *choice = &g->p->services->held_choice;
+    const struct claim_key *k = &c->key;
+    struct nft_class class;
+    held_choose(g->p, g->m, c->port, choice, &g->hairpins, &g->routes, g->problems);
+    check_number(g, c->port, choice->endpoints.n);
+    memset(&class, 0, sizeof(class)); /* compared as bytes */
+    class.family = IP_V4;
+    class.n = at_most(choice->endpoints.n);
+    class.kind = class.n ? NFT_CLASS_PICK : NFT_CLASS_REJECT;
+    class.ranged = g->ranged[F4];
+    class.timeout = class.n ? g->m->obj->affinity_timeout : 0;
+    put_class(g, c, &class, &choice->endpoints, &choice->endpoints);
+    nft_put_flow(g->group, NFT_HELD4, &k->ip, k->proto, k->port, k->port);
+    if (choice->routed)
+        nft_put_flow(g->group, NFT_HELDROUTE4, &k->ip, k->proto, k->port, k->port);
+    check_mapping(g, c);
+}
+
 /* The flows of one port in one family: claims begin..end. */
 static void put_port(struct programming *g, enum family_index f, size_t begin, size_t end)
 {
@@ -347,7 +393,7 @@ static void put_port(struct programming *g, enum family_index f, size_t begin, s
     bool chosen = false;
     for (size_t i = begin; i < end; i++) {
         const struct claim *c = &m->claims[i];
-        if (!c->holds || c->key.ip.family != (f == F6 ? IP_V6 : IP_V4))
+        if (!c->holds || is_held(c) || c->key.ip.family != (f == F6 ? IP_V6 : IP_V4))
             continue;
         if (!chosen) {
             endpoints_choose(g->p, m, &m->obj->ports[c->port], c->key.ip.family, choice);
@@ -370,6 +416,8 @@ static void put_all(struct programming *g)
         for (end = begin + 1; end < m->n_claims && m->claims[end].key.kind == CLAIM_FLOW &&
                               m->claims[end].port == m->claims[begin].port;)
             end++;
+        if (is_held(&m->claims[begin]) && m->claims[begin].holds)
+            put_held(g, &m->claims[begin]);
         put_port(g, F4, begin, end);
         put_port(g, F6, begin, end);
     }
@@ -395,14 +443,18 @@ void service_program(struct planner *p, struct service_memo *m)
     struct programming g = { .p = p, .m = m, .problems = &problems };
     g.group = nft_group_begin(m->owner);
     p->services->choice.bad = m->met_mapping = false;
-    check_addresses(&g);
-    read_ranges(&g);
+    if (service_is_proxied(p, m->obj))
+        check_addresses(&g);
+    if (service_is_proxied(p, m->obj) || m->held_here)
+        read_ranges(&g);
     struct service_ipvs ipvs = { p, m, NULL, g.ranges.v, g.ranges.n, g.ranged };
     if (p->options->proxy_mode == PROXY_IPVS) {
         ipvs.group = ipvs_group_begin(m->owner);
         g.ipvs = &ipvs;
     }
     put_all(&g);
+    if (m->held)
+        held_check(p, m, &problems);
     if (p->services->choice.bad)
         endpoints_check(p, m, &problems);
     if (g.ipvs && holds_health_port(m))
@@ -411,8 +463,10 @@ void service_program(struct planner *p, struct service_memo *m)
         service_set_ipvs(p, m, ipvs_group_end(ipvs.group));
     service_set_group(p, m, nft_group_end(g.group));
     service_set_hairpins(p, m, g.hairpins.v, g.hairpins.n);
+    service_set_routes(p, m, g.routes.v, g.routes.n);
     service_set_health(p, m, holds_health_port(m) ? service_health_port(m->obj) : 0);
     service_set_problems(p, m, &problems);
     vec_done(&g.ranges);
     vec_done(&g.hairpins);
+    vec_done(&g.routes);
 }

@@ -66,6 +66,8 @@ static void put_role(struct service_ipvs *g, const struct claim *c)
 {
     bool local = g->m->obj->external_policy == POLICY_LOCAL;
     switch ((enum flow_role)c->role) {
+    case ROLE_HELD: /* nftables' in this mode, too */
+        return;
     case ROLE_CLUSTER:
         put(g, KUBE_CLUSTER_IP, c);
         return;

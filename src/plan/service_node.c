@@ -170,12 +170,14 @@ void service_node_read(struct planner *p, struct service_node *ret)
     if (node)
         ret->zone = arena_strdup(&ret->mem, label_value(&node->o.meta.labels, LABEL_ZONE));
     read_primaries(&r, node);
-    read_pod_ranges(&r, node);
-    for (size_t i = 0; i < p->snap->n_service_cidrs; i++) {
+    if (p->options->serviceproxy)
+        read_pod_ranges(&r, node);
+    for (size_t i = 0; p->options->serviceproxy && i < p->snap->n_service_cidrs; i++) {
         const struct service_cidr *c = p->snap->service_cidrs[i];
         read_ranges(&r, &c->o, "spec.cidrs", &c->cidrs, NFT_SERVICERANGE4);
     }
-    read_node_ports(&r);
+    if (p->options->serviceproxy)
+        read_node_ports(&r);
     check_node_addresses(&r);
     ret->group = nft_group_end(r.group);
     if (r.pods)

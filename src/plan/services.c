@@ -1,7 +1,7 @@
 /* The pass over Services: which of them are done anew, and what all of them share. */
 #include <stdio.h>
 
-#include "plan/services.h"
+#include "plan/loadbalancer.h"
 
 /* ---- vectors by owner ---- */
 
@@ -57,6 +57,29 @@ void service_set_group(struct planner *p, struct service_memo *m, struct nft_gro
     groups_set(p, &p->services->groups, m->owner, &m->group, g);
 }
 
+static int by_route(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct held_route));
+}
+
+void service_set_routes(struct planner *p, struct service_memo *m, struct held_route *v, size_t n)
+{
+    size_t unique = 0;
+    if (n > 1)
+        qsort(v, n, sizeof(v[0]), by_route);
+    for (size_t i = 0; i < n; i++)
+        if (!unique || by_route(&v[unique - 1], &v[i]))
+            v[unique++] = v[i];
+    if (unique == m->n_routes && (!unique || !memcmp(v, m->routes, unique * sizeof(v[0]))))
+        return;
+    free(m->routes);
+    m->routes = unique ? xmalloc(unique * sizeof(v[0])) : NULL;
+    m->n_routes = unique;
+    if (unique)
+        memcpy(m->routes, v, unique * sizeof(v[0]));
+    p->answers_changed = true;
+}
+
 void service_set_health(struct planner *p, struct service_memo *m, uint16_t port)
 {
     struct service_memo_vec *v = &p->services->health;
@@ -108,6 +131,9 @@ static void retire(struct planner *p, struct service_memo *m)
     service_set_group(p, m, NULL);
     service_set_ipvs(p, m, NULL);
     service_set_hairpins(p, m, NULL, 0);
+    service_set_routes(p, m, NULL, 0);
+    if (p->loadbalancer)
+        lb_take(p, m, NULL);
     service_set_health(p, m, 0);
     service_set_problems(p, m, &(struct service_problems){ 0 });
     m->gone = true;
@@ -117,11 +143,17 @@ static void retire(struct planner *p, struct service_memo *m)
 /* ---- which Services ---- */
 
 /* Another proxy's and headless ones are nobody's here. */
-static bool is_ours(const struct service *s)
+bool service_is_proxied(const struct planner *p, const struct service *s)
 {
-    if (!s || s->other_proxy || s->headless || s->type == SERVICE_EXTERNALNAME || !s->cluster_ips.n)
+    if (!p->options->serviceproxy || s->other_proxy || s->headless ||
+        s->type == SERVICE_EXTERNALNAME || !s->cluster_ips.n)
         return false;
     return *s->cluster_ips.v[0] && strcmp(s->cluster_ips.v[0], "None");
+}
+
+static bool is_ours(const struct planner *p, const struct service *s)
+{
+    return s && (service_is_proxied(p, s) || (p->loadbalancer && service_is_held(s)));
 }
 
 static struct service_memo *memo_new(const char *ns, const char *name)
@@ -138,6 +170,8 @@ static struct service_memo *memo_new(const char *ns, const char *name)
 static void take(struct planner *p, struct service_memo *m, const struct service *s)
 {
     m->obj = s;
+    if (p->loadbalancer)
+        lb_take(p, m, s);
     claims_take(p, m);
     service_due(p, m);
 }
@@ -149,7 +183,7 @@ static void change_service(struct planner *p, const struct change *c)
     size_t at;
     struct service_memo *m = find(v, owner, &at);
     const struct service *s = snapshot_service(p->snap, c->ns, c->name);
-    bool ours = is_ours(s);
+    bool ours = is_ours(p, s);
     if (m && !ours) {
         vec_remove(v, at);
         retire(p, m);
@@ -181,7 +215,7 @@ static void take_all(struct planner *p)
         old.v[i]->obj = NULL;
     for (size_t i = 0; i < p->snap->n_services; i++) {
         const struct service *s = p->snap->services[i];
-        if (!is_ours(s))
+        if (!is_ours(p, s))
             continue;
         char *owner = owner_of(s->o.meta.ns, s->o.meta.name);
         size_t at;
@@ -249,14 +283,15 @@ static bool read_node(struct planner *p)
     return !same;
 }
 
-static bool has_node_port_within(const struct service_memo *m, uint8_t proto_index, uint16_t port,
-                                 uint16_t end)
+static bool has_port_within(const struct service_memo *m, uint8_t proto_index, uint16_t port,
+                            uint16_t end)
 {
     static const enum l4proto protos[] = { L4_TCP, L4_UDP, L4_SCTP };
     for (uint32_t i = 0; i < m->obj->n_ports; i++) {
-        uint16_t number = service_node_port(m->obj, i);
-        if (number && number >= port && number <= end &&
-            m->obj->ports[i].protocol == protos[proto_index])
+        uint16_t number = service_node_port(m->obj, i), own = m->obj->ports[i].port;
+        if (m->obj->ports[i].protocol == protos[proto_index] &&
+            ((number && number >= port && number <= end) ||
+             (m->held_here && own >= port && own <= end)))
             return true;
     }
     return false;
@@ -266,7 +301,7 @@ void services_mapping_changed(struct planner *p, const struct memo *mapping)
 {
     struct services *x = p->services;
     for (size_t i = 0; i < x->memos.n; i++)
-        if (has_node_port_within(x->memos.v[i], mapping->proto_index, mapping->port, mapping->end))
+        if (has_port_within(x->memos.v[i], mapping->proto_index, mapping->port, mapping->end))
             service_due(p, x->memos.v[i]);
 }
 
@@ -290,13 +325,15 @@ void services_build(struct planner *p)
     struct services *x = p->services;
     const struct snapshot *s = p->snap;
     bool first = !p->n_passes, other = (first || concerns_node(p)) && read_node(p);
+    bool moved = p->loadbalancer && lb_read(p);
     bool all = first || !s->changes_known || s->n_changes > 64 + s->n_services / 8;
     if (all)
         take_all(p);
     else
         take_changed(p);
-    for (size_t i = 0; i < x->memos.n && other && !all; i++)
-        take(p, x->memos.v[i], x->memos.v[i]->obj);
+    for (size_t i = 0; i < x->memos.n && (other || moved) && !all; i++)
+        if (other || lb_moved(p, x->memos.v[i]))
+            take(p, x->memos.v[i], x->memos.v[i]->obj);
     service_ipvs_owned_changed(p, x->node_before.ipvs);
     /* All mappings may answer otherwise than before. */
     for (size_t i = 0; i < x->memos.n && p->full; i++)
@@ -304,6 +341,8 @@ void services_build(struct planner *p)
             service_due(p, x->memos.v[i]);
     claims_settle(p);
     program_due(p);
+    if (p->loadbalancer)
+        lb_settle(p);
 }
 
 static void sort_problems(struct pass *pass)
@@ -357,6 +396,7 @@ static void memo_free(struct service_memo *m)
     ipvs_group_unref(m->ipvs);
     free(m->claims);
     free(m->hairpins);
+    free(m->routes);
     free(m);
 }
 
@@ -392,6 +432,7 @@ void services_free(struct services *x)
     }
     service_node_done(&x->node);
     endpoints_done(&x->choice);
+    vec_done(&x->held_choice.endpoints);
     map_done(&x->claims);
     vec_done(&x->memos);
     vec_done(&x->due);

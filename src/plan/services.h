@@ -1,4 +1,4 @@
-/* What the files of the service proxy share: planner state of its own, beside that of mappings.
+/* What the files of the service proxy and of the load balancer share: planner state of its own, beside that of mappings.
  *
  * A pass (services.c) redoes the Services that changes can touch:
  *   1. claims     claims.c: which Service has an address and port, a cluster IP, an affinity id;
@@ -59,7 +59,7 @@ void service_ipvs_publish(const struct planner *p, struct pass *pass);
 
 enum claim_kind { CLAIM_FLOW, CLAIM_CLUSTER_IP, CLAIM_HEALTH, CLAIM_AFFINITY };
 /* A Service's addresses; of two that are the same the first counts. */
-enum flow_role { ROLE_CLUSTER, ROLE_LOAD_BALANCER, ROLE_EXTERNAL, ROLE_NODE_PORT };
+enum flow_role { ROLE_HELD, ROLE_CLUSTER, ROLE_LOAD_BALANCER, ROLE_EXTERNAL, ROLE_NODE_PORT };
 
 struct claim_key { /* bytes: no padding */
     uint8_t kind;  /* enum claim_kind */
@@ -80,6 +80,25 @@ struct claim {
     struct claim *next; /* of the same key, the holder first, by age */
 };
 
+/* A client, or all in a prefix, that would be answered past the translation. */
+struct hairpin_pair { /* bytes: no padding */
+    struct ip ep;
+    struct ip_prefix
+        client; /* masked; of full length: a pair of NFT_HAIRPIN4, else of NFT_HELDNEAR4 */
+};
+struct hairpin_vec {
+    struct hairpin_pair *v;
+    size_t n, cap;
+};
+/* To an endpoint of a held address, through its node's end of the overlay. */
+struct held_route { /* bytes: no padding */
+    struct ip ep, via;
+};
+struct held_route_vec {
+    struct held_route *v;
+    size_t n, cap;
+};
+
 struct service_problems { /* kept from pass to pass */
     struct arena mem;
     VEC(struct problem) v;
@@ -96,12 +115,19 @@ struct service_memo {
     struct nft_group *group; /* NULL: nothing on this node */
     struct ipvs_group *ipvs; /* likewise */
     struct service_problems *problems;
-    struct ip *hairpins; /* endpoints on this node, sorted */
+    struct hairpin_pair *hairpins; /* sorted */
     size_t n_hairpins;
+    struct held_route *routes; /* sorted */
+    size_t n_routes;
     uint16_t health_port; /* listed in services.health; 0: not */
     uint32_t local_endpoints;
     bool due, gone, renew_ids;
     bool met_mapping; /* it has the problem PortMapFirst */
+    bool held;        /* of the class of held addresses: listed in loadbalancer.memos */
+    bool held_here;   /* this node forwards its address, held_ip */
+    bool held_teller; /* this node tells its problems */
+    struct ip held_ip;
+    uint64_t held_hash; /* of what lb_decide() said */
     char text[];
 };
 struct service_memo_vec {
@@ -113,6 +139,8 @@ static inline const char *service_key(const struct service_memo *m)
 {
     return m->owner + sizeof("service/") - 1;
 }
+/* The service proxy serves it. */
+bool service_is_proxied(const struct planner *p, const struct service *s);
 /* Takes the place of the claims the Service had. */
 void claims_take(struct planner *p, struct service_memo *m);
 void claims_drop(struct planner *p, struct service_memo *m);
@@ -141,6 +169,10 @@ struct endpoint_choice { /* of one port in one family; reused from port to port 
     bool bad; /* some address is none: endpoints_check() tells; never reset here */
     VEC(struct candidate) candidates;
 };
+struct held_choice {              /* of one port of a held address, likewise */
+    struct backend_vec endpoints; /* ready, and can be reached */
+    bool routed;                  /* an endpoint, ready or not, is behind another node's overlay */
+};
 void endpoints_choose(const struct planner *p, const struct service_memo *m,
                       const struct service_port *port, uint8_t family, struct endpoint_choice *ret);
 void endpoints_done(struct endpoint_choice *c);
@@ -153,7 +185,7 @@ void endpoints_check(const struct planner *p, const struct service_memo *m,
 /* ---- service.c ---- */
 
 void service_program(struct planner *p, struct service_memo *m);
-/* A mapping answers where one of its node ports would. */
+/* A mapping answers where one of its node ports, or its held address, would. */
 bool service_meets_mapping(const struct planner *p, const struct service_memo *m);
 /* `field` and the texts after `value` are borrowed. */
 void service_problem(struct service_problems *s, const struct object *o, const char *field,
@@ -185,19 +217,20 @@ void service_ipvs_health(struct service_ipvs *g);
 
 #define HAIRPIN_SHARDS 64
 struct hairpin {
-    struct ip ip;
+    struct hairpin_pair pair;
     uint32_t uses; /* Services */
 };
-struct hairpin_shard {     /* so that one more does not rebuild all */
-    VEC(struct hairpin) v; /* by address */
+struct hairpin_shard {     /* by endpoint, so that one more does not rebuild all */
+    VEC(struct hairpin) v; /* by endpoint, client */
     struct nft_group *group;
     bool changed;
 };
 
 /* ---- hairpins.c ---- */
 
-/* The Service's endpoints on this node, in any order, some perhaps twice. */
-void service_set_hairpins(struct planner *p, struct service_memo *m, struct ip *v, size_t n);
+/* Those of the Service, in any order, some perhaps twice. */
+void service_set_hairpins(struct planner *p, struct service_memo *m, struct hairpin_pair *v,
+                          size_t n);
 /* The groups of those that came or went. */
 void hairpins_build(struct planner *p);
 
@@ -220,6 +253,7 @@ struct services {
     struct hairpin_shard hairpins[HAIRPIN_SHARDS];
     VEC(struct service_problems *) old_problems; /* replaced in this pass, likewise */
     struct endpoint_choice choice;               /* memory to choose in */
+    struct held_choice held_choice;
 };
 
 struct services *services_new(void);
@@ -236,6 +270,8 @@ void service_due(struct planner *p, struct service_memo *m);
 /* What programming a Service gives. Takes ownership of the group. */
 void service_set_group(struct planner *p, struct service_memo *m, struct nft_group *g);
 void service_set_ipvs(struct planner *p, struct service_memo *m, struct ipvs_group *g);
+/* In any order, some perhaps twice. */
+void service_set_routes(struct planner *p, struct service_memo *m, struct held_route *v, size_t n);
 void service_set_health(struct planner *p, struct service_memo *m, uint16_t port);
 /* Takes what is in `s`. */
 void service_set_problems(struct planner *p, struct service_memo *m, struct service_problems *s);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/map.h"
-#include "plan/internal.h"
+#include "plan/loadbalancer.h"
 
 const char *status_writer(const struct planner *p, const struct memo *m)
 {
@@ -362,5 +362,7 @@ struct status_writes plan_statuses(struct planner *p, const struct snapshot *sna
     class_statuses(p);
     if (p->traffic)
         traffic_statuses(p, applied);
+    if (p->loadbalancer)
+        lb_statuses(p, applied);
     return (struct status_writes){ p->writes.v, p->writes.n };
 }
