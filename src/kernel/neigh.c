@@ -33,7 +33,7 @@ static void neigh_text(const void *want, struct buf *out)
 static void neigh_note(const void *have, struct buf *out)
 {
     if (((const struct rtnl_neigh *)have)->odd)
-        buf_puts(out, " (and elsewhere)");
+        buf_puts(out, " (its frames go elsewhere)");
 }
 
 /* ---- what is there ---- */
@@ -101,7 +101,7 @@ static void join(struct rtnl_known *known, size_t n_neighs)
         bool joined = false;
         for (size_t j = 0; j < n_neighs; j++)
             if (!memcmp(v[j].d.mac, v[i].d.mac, sizeof(v[i].d.mac))) {
-                v[j].odd |= v[j].d.outer.family || !v[i].d.outer.family;
+                v[j].odd |= !v[i].d.outer.family;
                 v[j].d.outer = v[i].d.outer;
                 joined = true;
             }
@@ -117,13 +117,15 @@ static int neigh_dump(struct rtnl *r, struct rtnl_known *into, struct err *err)
     struct neigh_dump d = { .link = rtnl_link_by_name(r, OVERLAY_LINK), .into = into };
     if (!d.link)
         return 0;
-    int e = nl_dump(r->port, rtnl_msg(r, RTM_GETNEIGH, 0, &ndm, sizeof(ndm)), on_neigh, on_restart,
-                    &d, err);
+    struct nlmsghdr *m = rtnl_msg(r, RTM_GETNEIGH, 0, &ndm, sizeof(ndm));
+    mnl_attr_put_u32(m, NDA_IFINDEX, (uint32_t)d.link->ifindex);
+    int e = nl_dump(r->port, m, on_neigh, on_restart, &d, err);
     if (e)
         return e;
     d.before = into->n;
-    struct ifinfomsg ifi = { .ifi_family = AF_BRIDGE, .ifi_index = d.link->ifindex };
-    e = nl_dump(r->port, rtnl_msg(r, RTM_GETNEIGH, 0, &ifi, sizeof(ifi)), on_forward, on_restart,
+    /* The forwarding database takes the device in the header, and no attribute for it. */
+    ndm = (struct ndmsg){ .ndm_family = AF_BRIDGE, .ndm_ifindex = d.link->ifindex };
+    e = nl_dump(r->port, rtnl_msg(r, RTM_GETNEIGH, 0, &ndm, sizeof(ndm)), on_forward, on_restart,
                 &d, err);
     if (!e)
         join(into, d.before);

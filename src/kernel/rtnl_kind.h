@@ -30,7 +30,7 @@ struct rtnl_neigh {
     struct desired_neigh
         d; /* ip IP_NONE: an entry of the forwarding database without a neighbour */
     int ifindex;
-    bool odd; /* its frames go to several nodes, or not as one of ours would */
+    bool odd; /* its frames go where no address says */
 };
 struct rtnl_route {
     struct desired_route d;

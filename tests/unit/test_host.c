@@ -165,11 +165,40 @@ static void a_switch_that_cannot_be_set_is_said(void **state)
     view_done(&v);
 }
 
+static void an_overlay_bridge_is_seen(void **state)
+{
+    (void)state;
+    struct view v = view_new();
+    run("ip link add weave address 02:aa:00:00:00:01 type bridge; ip link set weave up;"
+        "ip addr add 10.32.0.1/12 dev weave; ip link add t0 type veth peer name t1;"
+        "ip link add plo type vxlan id 7012352 dstport 4790; ip link set plo alias 'portolan: x';"
+        "ip addr add 169.254.96.1/19 dev plo");
+    sysctl_put("net/bridge/bridge-nf-call-iptables", "0");
+    look(&v);
+    assert_null(host_iface_find(&v.host, "plo"));
+    assert_true(iface(&v, "weave")->bridge);
+    assert_false(iface(&v, "t0")->bridge);
+    assert_memory_equal(iface(&v, "weave")->mac, ((uint8_t[]){ 0x02, 0xaa, 0, 0, 0, 1 }), 6);
+    assert_memory_equal(iface(&v, "lo")->mac, ((uint8_t[6]){ 0 }), 6);
+    assert_int_equal(v.host.bridge_nf_call_iptables, 0);
+    struct host before = v.host;
+    sysctl_put("net/bridge/bridge-nf-call-iptables", "1");
+    look(&v);
+    assert_int_equal(v.host.bridge_nf_call_iptables, 1);
+    assert_false(host_equal(&before, &v.host));
+    before = v.host;
+    run("ip link set weave address 02:aa:00:00:00:02");
+    look(&v);
+    assert_false(host_equal(&before, &v.host));
+    view_done(&v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_machine_has_lo),
         cmocka_unit_test(interfaces_are_seen_as_they_are),
+        cmocka_unit_test(an_overlay_bridge_is_seen),
         cmocka_unit_test(an_unreadable_kernel_is_an_error),
         cmocka_unit_test(a_switch_that_cannot_be_set_is_said),
     };

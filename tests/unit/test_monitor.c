@@ -75,6 +75,10 @@ static void events_are_told_apart(void **state)
     assert_events(m, "ip link set pl4242 alias 'portolan: x'", MONITOR_OURS);
     assert_events(m, "ip link set pl4242 down; ip link set pl4242 name stolen", MONITOR_OURS);
     assert_events(m, "ip link del stolen", MONITOR_OURS);
+    assert_events(m, "ip link add plo type vxlan id 7012352 dstport 4790", MONITOR_OURS);
+    assert_events(m, "ip addr add 169.254.96.1/19 dev plo", MONITOR_OURS);
+    assert_events(m, "ip addr del 169.254.96.1/19 dev plo", MONITOR_OURS);
+    assert_events(m, "ip link del plo", MONITOR_OURS);
     monitor_close(m);
 }
 

@@ -80,6 +80,39 @@ void want_slot(struct want *w, struct want_slot s)
     want_rule(w, owner, IP_V4, RULE_PRIO_OUTER, LINK_MARK_BASE | s.slot, &s.remote, 254);
 }
 
+static void overlay_mac(uint8_t self, uint8_t ret[static 6])
+{
+    memcpy(ret, (const uint8_t[6]){ 0x02, 0x6b, 169, 254, 96, self }, 6);
+}
+
+void want_overlay(struct want *w, uint8_t self, struct ip local)
+{
+    struct desired_link l = {
+        .name = OVERLAY_LINK,
+        .owner = "node",
+        .alias = OVERLAY_ALIAS,
+        .vni = OVERLAY_VNI,
+        .port = OVERLAY_PORT,
+        .local = local,
+        .mtu = 1400,
+    };
+    overlay_mac(self, l.mac);
+    vec_push(&w->links, l);
+    vec_push(&w->addrs, (struct desired_addr){ .ifname = OVERLAY_LINK,
+                                               .owner = "node",
+                                               .ip = ip_v4(169, 254, 96, self),
+                                               .prefix_len = 19 });
+}
+
+void want_peer(struct want *w, uint8_t peer, struct ip outer)
+{
+    struct desired_neigh n = {
+        .ifname = OVERLAY_LINK, .owner = "node", .ip = ip_v4(169, 254, 96, peer), .outer = outer
+    };
+    overlay_mac(peer, n.mac);
+    vec_push(&w->neighs, n);
+}
+
 void want_unreachable(struct want *w, const char *prefix)
 {
     struct desired_route r = {
@@ -99,6 +132,10 @@ static int cmp_addr(const void *a, const void *b)
 {
     return desired_addr_cmp(a, b);
 }
+static int cmp_neigh(const void *a, const void *b)
+{
+    return desired_neigh_cmp(a, b);
+}
 static int cmp_route(const void *a, const void *b)
 {
     return desired_route_cmp(a, b);
@@ -112,6 +149,7 @@ const struct desired *want_finish(struct want *w)
 {
     SORTED(&w->links, cmp_link);
     SORTED(&w->addrs, cmp_addr);
+    SORTED(&w->neighs, cmp_neigh);
     SORTED(&w->routes, cmp_route);
     SORTED(&w->rules, cmp_rule);
     w->d = (struct desired){
@@ -119,6 +157,8 @@ const struct desired *want_finish(struct want *w)
         .n_links = w->links.n,
         .addrs = w->addrs.v,
         .n_addrs = w->addrs.n,
+        .neighs = w->neighs.v,
+        .n_neighs = w->neighs.n,
         .routes = w->routes.v,
         .n_routes = w->routes.n,
         .rules = w->rules.v,
@@ -131,6 +171,7 @@ void want_done(struct want *w)
 {
     vec_done(&w->links);
     vec_done(&w->addrs);
+    vec_done(&w->neighs);
     vec_done(&w->routes);
     vec_done(&w->rules);
     arena_done(&w->mem);

@@ -9,6 +9,7 @@ struct want {
     struct arena mem;
     VEC(struct desired_link) links;
     VEC(struct desired_addr) addrs;
+    VEC(struct desired_neigh) neighs;
     VEC(struct desired_route) routes;
     VEC(struct desired_rule) rules;
     struct desired d; /* of want_finish() */
@@ -27,6 +28,10 @@ void want_slot(struct want *w, struct want_slot s);
 /* Our end of the link (side 0 or 1). */
 struct ip want_end(unsigned slot, unsigned side, bool ipv6);
 const char *want_name(struct want *w, unsigned slot, uint16_t port);
+/* The overlay's device with our address 169.254.96.SELF, and its peers. */
+void want_overlay(struct want *w, uint8_t self, struct ip local);
+/* A neighbour 169.254.96.PEER there. */
+void want_peer(struct want *w, uint8_t peer, struct ip outer);
 void want_unreachable(struct want *w, const char *prefix);
 /* Sorts; the result is valid as long as `w`. */
 const struct desired *want_finish(struct want *w);
