@@ -12,12 +12,14 @@
 #include "agent/http.h"
 #include "agent/kubeproxy.h"
 #include "agent/lock.h"
-#include "agent/pass.h"
+#include "agent/pass_ipvs.h"
 #include "base/clock.h"
 #include "base/log.h"
 
 #define RETRY_FIRST_MS 200
 #define RETRY_MAX_MS   30000
+/* Between two looks at destinations that drain, as kube-proxy has it. */
+#define DRAIN_MS 60000
 /* Between two audits: some multiple of what the last one took, so that a busy host does not
  * keep us busy, but never so long that a foreign change stands for a second. */
 #define AUDIT_GAP_MIN_MS 20
@@ -30,7 +32,7 @@ struct agent {
     unsigned needs;    /* enum pass_need of the next pass */
     uint64_t retry_ms;
     uint64_t audit_allowed_at; /* uv_now() ms */
-    uv_timer_t pass_timer, retry_timer, audit_timer, anew_timer;
+    uv_timer_t pass_timer, retry_timer, audit_timer, anew_timer, drain_timer;
     uv_poll_t route_poll, nft_poll;
     uv_signal_t sigterm, sigint, sighup;
     bool synced;
@@ -45,11 +47,16 @@ static void request(struct agent *a, unsigned needs)
 {
     a->needs |= needs;
     uint64_t wait = 0, now = uv_now(&a->loop);
-    if ((a->needs & (PASS_AUDIT_RTNL | PASS_AUDIT_NFT)) && a->audit_allowed_at > now)
+    if ((a->needs & PASS_AUDITS) && a->audit_allowed_at > now)
         wait = a->audit_allowed_at - now;
     if (needs && uv_is_active((uv_handle_t *)&a->pass_timer))
         return;
     uv_timer_start(&a->pass_timer, on_pass, needs ? wait : 0, 0);
+}
+
+static void on_drain(uv_timer_t *t)
+{
+    request(t->data, PASS_DRAINING);
 }
 
 static void on_retry(uv_timer_t *t)
@@ -87,13 +94,13 @@ static void on_pass(uv_timer_t *t)
     unsigned needs = a->needs |= look(a);
     uint64_t now = uv_now(&a->loop);
     if (a->audit_allowed_at > now) /* an object changed while an audit waits its turn */
-        needs &= ~(unsigned)(PASS_AUDIT_RTNL | PASS_AUDIT_NFT);
+        needs &= ~(unsigned)PASS_AUDITS;
     a->needs &= ~needs;
     enum pass_result r = pass_run(&a->pass, needs);
     if (a->pass.unheard)
         a->needs |= PASS_AUDIT_NFT;
     uv_update_time(&a->loop);
-    if (needs & (PASS_AUDIT_RTNL | PASS_AUDIT_NFT)) {
+    if (needs & PASS_AUDITS) {
         uint64_t gap = (uv_now(&a->loop) - now) * 4;
         if (gap < AUDIT_GAP_MIN_MS)
             gap = AUDIT_GAP_MIN_MS;
@@ -101,7 +108,7 @@ static void on_pass(uv_timer_t *t)
             gap = AUDIT_GAP_MAX_MS;
         a->audit_allowed_at = uv_now(&a->loop) + gap;
     }
-    if (needs & (PASS_AUDIT_RTNL | PASS_AUDIT_NFT))
+    if (needs & PASS_AUDITS)
         a->pass.metrics.audits++;
     if (r == PASS_CLEAN) {
         a->retry_ms = 0;
@@ -112,6 +119,8 @@ static void on_pass(uv_timer_t *t)
             a->retry_ms = RETRY_MAX_MS;
         uv_timer_start(&a->retry_timer, on_retry, a->retry_ms, 0);
     }
+    if (pass_draining(&a->pass) && !uv_is_active((uv_handle_t *)&a->drain_timer))
+        uv_timer_start(&a->drain_timer, on_drain, DRAIN_MS, 0);
     if (a->needs)
         request(a, a->needs);
     else if (a->pass.statuses_wait) /* not at once: a source that writes by the loop needs a turn */
@@ -150,9 +159,11 @@ static unsigned look(struct agent *a)
     if (seen & MONITOR_NFT) {
         needs |= PASS_AUDIT_NFT;
         a->pass.metrics.foreign_changes++;
-    } else if (seen & MONITOR_GEN) {
+    } else if (seen & MONITOR_GEN && a->pass.nft) {
         nft_accept_generation(a->pass.nft);
     }
+    if (seen & MONITOR_IPVS && a->pass.ipvs)
+        needs |= PASS_AUDIT_IPVS;
     return needs;
 }
 
@@ -366,11 +377,13 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
         a->pass.mesh = mesh_open(&opt->mesh, &a->loop, a->pass.route_port, on_mesh, a);
     poll_fd(a, &a->route_poll, monitor_fd_route(a->pass.monitor));
     poll_fd(a, &a->nft_poll, monitor_fd_nft(a->pass.monitor));
-    bool table_exists = true;
+    bool table_exists = true, ipvs_exists = false;
     r = nft_cleanup(a->pass.nft_port, true, &table_exists, err);
+    if (!r)
+        r = ipvs_is_ours(a->pass.route_port, &ipvs_exists, err);
     if (r)
         return r;
-    a->pass.source->fresh = !table_exists;
+    a->pass.source->fresh = !table_exists && !ipvs_exists;
     r = a->pass.source->ops->start(a->pass.source, &a->loop, err);
     if (r)
         return r;
@@ -426,10 +439,12 @@ int agent_run(const struct agent_options *opt, struct err *err)
     a->pass.options = opt->plan;
     a->pass.state_dir = opt->state_dir;
     a->pass.cni_vxlan_port = opt->cni_vxlan_port;
+    a->pass.iptables_mode = opt->iptables_mode;
     init_timer(a, &a->pass_timer);
     init_timer(a, &a->retry_timer);
     init_timer(a, &a->audit_timer);
     init_timer(a, &a->anew_timer);
+    init_timer(a, &a->drain_timer);
     watch_signal(a, &a->sigterm, SIGTERM);
     watch_signal(a, &a->sigint, SIGINT);
     watch_signal(a, &a->sighup, SIGHUP);

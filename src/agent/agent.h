@@ -15,9 +15,10 @@ struct agent_options {
     const char *state_dir;
     struct http_address metrics; /* port 0: none */
     uint32_t cni_vxlan_port;
-    uint32_t audit_seconds;     /* full audit of the kernel */
-    struct proxy_options proxy; /* used when the plan is for the service proxy */
-    struct mesh_options mesh;   /* used when the plan is for traffic classes */
+    enum iptables_mode iptables_mode; /* used when services are IPVS' */
+    uint32_t audit_seconds;           /* full audit of the kernel */
+    struct proxy_options proxy;       /* used when the plan is for the service proxy */
+    struct mesh_options mesh;         /* used when the plan is for traffic classes */
 };
 
 /* Runs until SIGTERM or SIGINT. What is in the kernel stays there. 0 or -errno. */

@@ -62,7 +62,8 @@ void configz_put(const struct proxy_options *o, struct buf *out)
     writer_map(w);
     put(w, "apiVersion", GROUP "/v1alpha1");
     put(w, "kind", "KubeProxyConfiguration");
-    put(w, "mode", "nftables");
+    bool ipvs = o->plan->proxy_mode == PROXY_IPVS;
+    put(w, "mode", ipvs ? "ipvs" : "nftables");
     put(w, "hostnameOverride", o->node);
     put_address(w, "healthzBindAddress", &o->healthz);
     put_address(w, "metricsBindAddress", &o->metrics);

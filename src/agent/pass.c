@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/kubeproxy.h"
+#include "agent/pass_ipvs.h"
 #include "base/clock.h"
 #include "kernel/conntrack.h"
 #include "kernel/sysctl.h"
@@ -29,15 +31,16 @@ int pass_open(struct pass *p, struct err *err)
     r = keep_open(p->state_dir, &p->keep, err);
     if (r)
         return r;
-    p->nft = nft_new(p->nft_port, plan_ruleset(p->options));
+    if (plan_needs_nft(p->options))
+        p->nft = nft_new(p->nft_port, plan_ruleset(p->options));
     p->rtnl = rtnl_new(p->route_port);
-    return 0;
+    return pass_ipvs_open(p->options, p->iptables_mode, &p->ipvs, err);
 }
 
 void pass_close(struct pass *p)
 {
-    if (p->nft)
-        nft_free(p->nft);
+    nft_free(p->nft);
+    pass_ipvs_close(p->ipvs);
     if (p->rtnl)
         rtnl_free(p->rtnl);
     keep_close(p->keep);
@@ -108,6 +111,37 @@ static bool learn_forwarding(struct pass *p)
     return news;
 }
 
+/* What another start of ours, in another mode, has left goes when this one's stands. */
+static int remove_other_mode(struct pass *p, struct err *err)
+{
+    struct buf gone = { 0 };
+    bool existed = false;
+    int r = p->ipvs ? 0 : kubeproxy_remove_ours(false, &gone, err);
+    if (!r && !p->nft)
+        r = nft_cleanup(p->nft_port, false, &existed, err);
+    if (existed)
+        buf_puts(&gone, "- table inet portolan\n");
+    if (gone.n)
+        log_info("event=mode_changed removed=%s", log_quote(buf_str(&gone)));
+    buf_done(&gone);
+    p->other_mode_gone = !r;
+    return r;
+}
+
+/* Until IPVS stands, a table that proxied services before stays as it is. */
+static int apply_services(struct pass *p, const struct desired *d, unsigned needs, struct err *err)
+{
+    struct err second = { 0 };
+    int r = p->ipvs ? pass_ipvs_apply(p->ipvs, d, needs, p->monitor, &p->report, err) : 0;
+    int e = p->nft && (!p->ipvs || p->ipvs->stood)
+                ? nft_sync(p->nft, d->groups, d->n_groups, needs & PASS_AUDIT_NFT, &p->report,
+                           r ? &second : err)
+                : 0;
+    if (!r && !e && !p->other_mode_gone)
+        r = remove_other_mode(p, err);
+    return r ? r : e;
+}
+
 /* Adding runs from the bottom up (links, addresses, routes, rules, the links' sysctls, then
  * elements that lead to them), removing from the top down. */
 static int apply(struct pass *p, const struct desired *d, unsigned needs, bool *ret_table_ok,
@@ -117,8 +151,7 @@ static int apply(struct pass *p, const struct desired *d, unsigned needs, bool *
     int r = rtnl_add(p->rtnl, d, needs & PASS_AUDIT_RTNL, &p->report, err);
     sysctl_sync(d, p->state_dir, &p->report);
     /* Mappings that need no link do not wait for one that cannot be had. */
-    int e = nft_sync(p->nft, d->groups, d->n_groups, needs & PASS_AUDIT_NFT, &p->report,
-                     r ? &second : err);
+    int e = apply_services(p, d, needs, r ? &second : err);
     *ret_table_ok = !e;
     if (!r && !e)
         rtnl_remove(p->rtnl, d, &p->report);
@@ -136,7 +169,7 @@ static int apply_unheard(struct pass *p, const struct desired *d, unsigned needs
         return r;
     r = apply(p, d, needs, ret_table_ok, err);
     int e = monitor_hear_nft(p->monitor, true, r ? &deaf : err);
-    p->unheard = *ret_table_ok && nft_foreign_change(p->nft);
+    p->unheard = *ret_table_ok && p->nft && nft_foreign_change(p->nft);
     return r ? r : e;
 }
 
@@ -144,7 +177,7 @@ static int apply_unheard(struct pass *p, const struct desired *d, unsigned needs
 static void flush_conntrack(struct pass *p)
 {
     const struct flow_target *udp;
-    size_t n = nft_udp_changes(p->nft, &udp);
+    size_t n = p->nft ? nft_udp_changes(p->nft, &udp) : 0;
     for (size_t i = 0; i < n; i++) {
         struct flow_target f = udp[i];
         struct flow_end *others = arena_new_array(&p->flow_mem, f.n_others, struct flow_end);
@@ -229,6 +262,11 @@ static bool write_statuses(struct pass *p, const struct snapshot *snap, bool ack
     return !out.failed;
 }
 
+size_t pass_draining(const struct pass *p)
+{
+    return p->ipvs && p->ipvs->ipvs ? ipvs_draining(p->ipvs->ipvs) : 0;
+}
+
 bool pass_ready(const struct pass *p, struct buf *out)
 {
     if (!p->metrics.passes_clean && !p->metrics.passes_failed)
@@ -276,7 +314,7 @@ static void tell_proxy(struct pass *p, const struct snapshot *snap, const struct
                        const struct times *t, unsigned needs, bool table_ok)
 {
     struct err err = { 0 };
-    bool full = !snap->changes_known || (needs & PASS_AUDIT_NFT);
+    bool full = !snap->changes_known || (needs & (PASS_AUDIT_NFT | PASS_AUDIT_IPVS));
     proxy_synced(p->proxy, snap, full, table_ok, t->applied - t->start);
     if (proxy_sync_health_checks(p->proxy, snap, &plan->desired, &p->notes, &err) &&
         !*p->failure.text)

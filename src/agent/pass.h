@@ -21,13 +21,19 @@ enum pass_need {
     PASS_HOST = 1,       /* interfaces, addresses, sysctls */
     PASS_AUDIT_RTNL = 2, /* dump our links, addresses, routes, rules */
     PASS_AUDIT_NFT = 4,  /* dump our table */
-    PASS_ALL = 7,
+    PASS_AUDIT_IPVS = 8, /* dump virtual servers, ipsets, rules of iptables */
+    PASS_AUDITS = PASS_AUDIT_RTNL | PASS_AUDIT_NFT | PASS_AUDIT_IPVS,
+    PASS_ALL = PASS_HOST | PASS_AUDITS,
+    PASS_DRAINING = 16, /* destinations that drain */
 };
+
+struct pass_ipvs;
 
 struct pass {
     const char *node, *state_dir;
     uint32_t cni_vxlan_port;
     const struct plan_options *options;
+    enum iptables_mode iptables_mode;
     struct proxy *proxy; /* NULL: no service proxy */
     struct mesh *mesh;   /* NULL: no traffic classes */
     struct keep *keep;
@@ -35,7 +41,9 @@ struct pass {
     struct store *store;
     struct planner *planner;
     struct nl_port *route_port, *nft_port, *conntrack_port;
-    struct nft *nft;
+    struct nft *nft;        /* NULL: nothing is nftables' */
+    struct pass_ipvs *ipvs; /* NULL: services are not IPVS' */
+    bool other_mode_gone;
     struct rtnl *rtnl;
     struct monitor *monitor;
 
@@ -65,6 +73,8 @@ enum pass_result {
     PASS_CLEAN,
     PASS_AGAIN, /* something was refused or failed: try again later */
 };
+/* Destinations of IPVS that drain: PASS_DRAINING is due in a minute. */
+size_t pass_draining(const struct pass *p);
 /* Writes why the last pass left something undone; true when it did not. */
 bool pass_ready(const struct pass *p, struct buf *out);
 /* `needs` is a set of enum pass_need. */

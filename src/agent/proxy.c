@@ -52,7 +52,7 @@ static void answer_bind(void *user, const char *path, struct http_answer *ret)
 {
     struct proxy *x = user;
     if (!strcmp(path, "/proxyMode")) {
-        buf_puts(&ret->body, "nftables");
+        buf_puts(&ret->body, x->options->plan->proxy_mode == PROXY_IPVS ? "ipvs" : "nftables");
     } else if (!strcmp(path, "/healthz")) {
         buf_puts(&ret->body, "ok");
     } else if (!strcmp(path, "/metrics")) {

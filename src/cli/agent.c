@@ -99,6 +99,7 @@ static int read_options(const struct cli_command *cmd, struct features *features
     ret->plan = &features->plan;
     ret->state_dir = cli_value(cmd, "state-dir");
     ret->cni_vxlan_port = port;
+    ret->iptables_mode = features->iptables_mode;
     ret->audit_seconds = audit;
     ret->proxy.node = ret->node;
     return CLI_DONE;

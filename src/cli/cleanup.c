@@ -11,7 +11,7 @@
 #include "kernel/rtnl.h"
 #include "kernel/sysctl.h"
 
-/* The table first, so that no rule leads into a link that is going away. */
+/* The table first, so that no rule leads into a link that is going away; the sysctls last. */
 static int remove_all(const char *state_dir, bool dry_run, struct buf *out, struct err *err)
 {
     struct nl_port *nft = NULL, *route = NULL;
@@ -25,6 +25,9 @@ static int remove_all(const char *state_dir, bool dry_run, struct buf *out, stru
     if (!r) {
         if (existed)
             buf_puts(out, "- table inet portolan\n");
+        r = kubeproxy_remove_ours(dry_run, out, err);
+    }
+    if (!r) {
         rtnl = rtnl_new(route);
         r = rtnl_cleanup(rtnl, dry_run, out, err);
         rtnl_free(rtnl);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "agent/keep.h"
+#include "agent/pass_ipvs.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/planned.h"
@@ -10,30 +11,48 @@
 #include "kernel/rtnl.h"
 #include "kernel/sysctl.h"
 
-static int compare(const struct plan_options *options, const struct desired *d, struct buf *out,
+static int compare_nft(const struct plan_options *options, const struct desired *d, struct buf *out,
+                       struct err *err)
+{
+    struct nl_port *netfilter = NULL;
+    int r = nl_open(NETLINK_NETFILTER, NULL, &netfilter, err);
+    if (!r) {
+        struct nft *nft = nft_new(netfilter, plan_ruleset(options));
+        r = nft_diff(nft, d->groups, d->n_groups, out, err);
+        nft_free(nft);
+    }
+    nl_close(netfilter);
+    return r;
+}
+
+static int compare_ipvs(const struct features *f, const struct desired *d, struct buf *out,
+                        struct err *err)
+{
+    struct pass_ipvs *x = NULL;
+    int r = pass_ipvs_open(&f->plan, f->iptables_mode, &x, err);
+    if (!r && x)
+        r = ipvs_diff(x->ipvs, d, out, err);
+    pass_ipvs_close(x);
+    return r;
+}
+
+static int compare(const struct features *f, const struct desired *d, struct buf *out,
                    struct err *err)
 {
-    struct nl_port *route = NULL, *netfilter = NULL;
-    struct rtnl *rtnl = NULL;
-    struct nft *nft = NULL;
-    int r = nl_open(NETLINK_ROUTE, NULL, &route, err);
+    struct nl_port *route = NULL;
+    int r = plan_needs_nft(&f->plan) ? compare_nft(&f->plan, d, out, err) : 0;
     if (!r)
-        r = nl_open(NETLINK_NETFILTER, NULL, &netfilter, err);
+        r = compare_ipvs(f, d, out, err);
+    if (!r)
+        r = nl_open(NETLINK_ROUTE, NULL, &route, err);
     if (!r) {
-        nft = nft_new(netfilter, plan_ruleset(options));
-        rtnl = rtnl_new(route);
-        r = nft_diff(nft, d->groups, d->n_groups, out, err);
-    }
-    if (!r)
+        struct rtnl *rtnl = rtnl_new(route);
         r = rtnl_diff(rtnl, d, out, err);
-    if (!r)
-        sysctl_diff(d, out);
-    if (nft) {
-        nft_free(nft);
         rtnl_free(rtnl);
     }
+    if (!r)
+        sysctl_diff(d, out);
     nl_close(route);
-    nl_close(netfilter);
     return r;
 }
 
@@ -46,7 +65,7 @@ static int compare_all(const struct cli_command *cmd, const struct planned *p, s
     int r = keep_open(cli_value(cmd, "state-dir"), &keep, err);
     if (!r) {
         keep_apply(keep, &p->snap, &d);
-        r = compare(&p->features.plan, &d, out, err);
+        r = compare(&p->features, &d, out, err);
     }
     keep_close(keep);
     return r;

@@ -146,7 +146,9 @@ static int on_link(const struct nlmsghdr *m, void *user)
     const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(m);
     const char *name = mnl_attr_get_str(tb[IFLA_IFNAME]);
     const char *kind = link_kind(tb[IFLA_LINKINFO]);
-    if (link_is_ours(name, kind, tb[IFLA_IFALIAS] ? mnl_attr_get_str(tb[IFLA_IFALIAS]) : ""))
+    /* Services' addresses are not this machine's own. */
+    if (!strcmp(name, IPVS_LINK) ||
+        link_is_ours(name, kind, tb[IFLA_IFALIAS] ? mnl_attr_get_str(tb[IFLA_IFALIAS]) : ""))
         return 0;
     struct seen s = { .ifindex = ifi->ifi_index,
                       .iface = {

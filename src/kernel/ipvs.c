@@ -147,6 +147,12 @@ static int prepare(struct ipvs *v, struct report *report, struct err *err)
 
 /* ---- the calls ---- */
 
+int ipvs_make_device(struct ipvs *v, struct report *report, struct err *err)
+{
+    int r = ipvs_device_read(v->ports.route, &v->device, err);
+    return r ? r : make_device(v, report, err);
+}
+
 int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct report *report,
               struct err *err)
 {

@@ -45,6 +45,8 @@ enum ipvs_look {
  * are in the report, and tried again by the next call, which reads the kernel too. */
 int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct report *report,
               struct err *err);
+/* Makes kube-ipvs0, where it lacks: for who wants its index before it has addresses. */
+int ipvs_make_device(struct ipvs *v, struct report *report, struct err *err);
 /* Destinations that drain: to be looked at again in a minute. */
 size_t ipvs_draining(const struct ipvs *v);
 /* kube-ipvs0, 0: not there yet. */

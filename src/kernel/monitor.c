@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 
 #include "kernel/kernel.h"
+#include "model/ipvs.h"
 #include "model/names.h"
 #include "netlink/nl.h"
 #include "netlink/nl_attr.h"
@@ -25,10 +26,11 @@
 
 struct monitor {
     struct nl_port *route, *nft;
+    bool tables;
     char buf[64 * 1024] __attribute__((aligned(NLMSG_ALIGNTO)));
 };
 
-static int filter_routes(int fd, bool tables, struct err *err);
+static int filter_routes(int fd, bool tables, uint32_t ifindex, struct err *err);
 static int filter_own(int fd, uint32_t own_portid, struct err *err);
 static unsigned drain(struct monitor *m, struct nl_port *p,
                       unsigned (*classify)(const struct nlmsghdr *m));
@@ -48,7 +50,8 @@ int monitor_open(uint32_t own_portid, bool tables, struct monitor **ret, struct 
     struct monitor *m = xcalloc(1, sizeof(*m));
     int r = nl_open(NETLINK_ROUTE, route_groups, &m->route, err);
     if (!r)
-        r = filter_routes(m->route->fd, tables, err);
+        r = filter_routes(m->route->fd, tables, 0, err);
+    m->tables = tables;
     if (!r)
         r = nl_open(NETLINK_NETFILTER, nft_groups, &m->nft, err);
     if (!r)
@@ -81,6 +84,11 @@ int monitor_hear_nft(struct monitor *m, bool on, struct err *err)
     return 0;
 }
 
+int monitor_ignore_addresses(struct monitor *m, uint32_t ifindex, struct err *err)
+{
+    return filter_routes(m->route->fd, m->tables, ifindex, err);
+}
+
 int monitor_fd_route(const struct monitor *m)
 {
     return m->route->fd;
@@ -107,14 +115,19 @@ static int attach(int fd, const struct sock_filter *code, size_t n, struct err *
 
 #define TYPE_AT     offsetof(struct nlmsghdr, nlmsg_type)
 #define ROUTE_AT(x) (NLMSG_HDRLEN + offsetof(struct rtmsg, x))
+#define INDEX_AT    (NLMSG_HDRLEN + offsetof(struct ifaddrmsg, ifa_index))
 
 /* A filter loads big endian; netlink types are in host order. Routes are what busy hosts have
  * many changes of: only ours, default routes of table main, and if asked for what others do in further
- * tables come through. */
-static int filter_routes(int fd, bool tables, struct err *err)
+ * tables come through. Addresses of interface `ifindex` do not; 0 is none's. */
+static int filter_routes(int fd, bool tables, uint32_t ifindex, struct err *err)
 {
     const struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, TYPE_AT),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_NEWADDR), 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_DELADDR), 0, 2),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, INDEX_AT),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htonl(ifindex), 12, 11),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_NEWROUTE), 1, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_DELROUTE), 0, 9),
         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ROUTE_AT(rtm_protocol)),
@@ -178,6 +191,8 @@ static unsigned classify_link(const struct nlmsghdr *m)
     uint16_t port;
     if (nl_parse(m, sizeof(struct ifinfomsg), policy, NL_POLICY_COUNT(policy), tb))
         return MONITOR_HOST | MONITOR_OURS;
+    if (tb[IFLA_IFNAME] && !strcmp(mnl_attr_get_str(tb[IFLA_IFNAME]), IPVS_LINK))
+        return m->nlmsg_type == RTM_DELLINK ? MONITOR_IPVS : 0;
     /* By name: a stranger's device that was in the way counts too. By alias: it may have been
      * renamed. */
     bool ours =

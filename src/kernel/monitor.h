@@ -19,6 +19,7 @@ enum monitor_event {
     MONITOR_GEN = 16,    /* somebody else changed the ruleset: nft_accept_generation() unless NFT */
     MONITOR_POLICY = 32, /* somebody else's policy rule, rp_filter of an interface, and when tables
                             are heard a route in one that is not the kernel's */
+    MONITOR_IPVS = 64,   /* the device of services' addresses went */
     MONITOR_LOST = 8,    /* the kernel dropped messages (ENOBUFS): audit everything */
 };
 
@@ -30,6 +31,8 @@ void monitor_close(struct monitor *m);
  * a message, for whoever filters it away, too: a big commit takes several times as long. What
  * others change while it is not heard, nft_foreign_change() tells. */
 int monitor_hear_nft(struct monitor *m, bool on, struct err *err);
+/* Addresses of this interface that come and go are not told of. */
+int monitor_ignore_addresses(struct monitor *m, uint32_t ifindex, struct err *err);
 /* Two fds to poll for reading. */
 int monitor_fd_route(const struct monitor *m);
 int monitor_fd_nft(const struct monitor *m);

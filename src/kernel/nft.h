@@ -19,7 +19,7 @@ struct nft_table; /* model/nft_rule.h */
 struct nft;
 
 struct nft *nft_new(struct nl_port *port, const struct nft_table *table);
-void nft_free(struct nft *n);
+void nft_free(struct nft *n); /* accepts NULL */
 
 /* Makes the kernel match; `groups` are sorted by owner, and a key belongs to one of them (of two,
  * the first owner has it and the other is refused). 0 when the kernel was reached, -errno when

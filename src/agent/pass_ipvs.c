@@ -1,0 +1,63 @@
+#include "agent/pass_ipvs.h"
+
+#include <linux/netlink.h>
+
+int pass_ipvs_open(const struct plan_options *options, enum iptables_mode iptables,
+                   struct pass_ipvs **ret, struct err *err)
+{
+    if (!options->serviceproxy || options->proxy_mode != PROXY_IPVS)
+        return 0;
+    const struct ipvs_settings settings = { .exclude = options->ipvs.exclude_cidrs,
+                                            .n_exclude = options->ipvs.n_exclude_cidrs,
+                                            .iptables = iptables };
+    struct pass_ipvs *x = *ret = xcalloc(1, sizeof(*x));
+    int r = nl_open(NETLINK_ROUTE, NULL, &x->ports.route, err);
+    if (!r)
+        r = nl_open(NETLINK_GENERIC, NULL, &x->ports.generic, err);
+    if (!r)
+        r = nl_open(NETLINK_NETFILTER, NULL, &x->ports.netfilter, err);
+    if (!r)
+        r = ipvs_check(&x->ports, options->ipvs.scheduler, err);
+    if (!r)
+        x->ipvs = ipvs_new(&x->ports, &settings);
+    return r;
+}
+
+void pass_ipvs_close(struct pass_ipvs *x)
+{
+    if (!x)
+        return;
+    ipvs_free(x->ipvs);
+    nl_close(x->ports.route);
+    nl_close(x->ports.generic);
+    nl_close(x->ports.netfilter);
+    free(x);
+}
+
+/* Thousands of addresses that we put there ourselves would flood it. */
+static int stop_hearing(struct pass_ipvs *x, struct monitor *monitor, struct err *err)
+{
+    uint32_t index = ipvs_device_index(x->ipvs);
+    if (index == x->deaf_to)
+        return 0;
+    int r = monitor_ignore_addresses(monitor, index, err);
+    if (!r)
+        x->deaf_to = index;
+    return r;
+}
+
+int pass_ipvs_apply(struct pass_ipvs *x, const struct desired *d, unsigned needs,
+                    struct monitor *monitor, struct report *report, struct err *err)
+{
+    unsigned look = (needs & PASS_AUDIT_IPVS ? IPVS_LOOK_AUDIT : 0) |
+                    (needs & PASS_DRAINING ? IPVS_LOOK_DRAINING : 0);
+    int r = x->deaf_to ? 0 : ipvs_make_device(x->ipvs, report, err);
+    if (!r)
+        r = stop_hearing(x, monitor, err);
+    if (!r)
+        r = ipvs_sync(x->ipvs, d, look, report, err);
+    if (!r)
+        r = stop_hearing(x, monitor, err);
+    x->stood |= !r;
+    return r;
+}

@@ -1,0 +1,23 @@
+/* The part of a pass that belongs to the service proxy's mode ipvs: kernel/ipvs.h with ports of its
+ * own, the device the monitor does not listen to, and the other mode's state, which goes when this
+ * one's stands. */
+#pragma once
+
+#include "agent/pass.h"
+#include "kernel/ipvs.h"
+
+struct pass_ipvs {
+    struct ipvs_ports ports;
+    struct ipvs *ipvs;
+    uint32_t deaf_to; /* kube-ipvs0's index for the monitor */
+    bool stood;       /* once everything was applied */
+};
+
+/* In another mode *ret is NULL. Fails where the kernel cannot. */
+int pass_ipvs_open(const struct plan_options *options, enum iptables_mode iptables,
+                   struct pass_ipvs **ret, struct err *err);
+void pass_ipvs_close(struct pass_ipvs *x); /* accepts NULL */
+
+/* `needs` is a set of enum pass_need. As ipvs_sync(). */
+int pass_ipvs_apply(struct pass_ipvs *x, const struct desired *d, unsigned needs,
+                    struct monitor *monitor, struct report *report, struct err *err);
