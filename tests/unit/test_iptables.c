@@ -1,0 +1,215 @@
+/* Our chains in iptables' tables of a real kernel, by iptables-nft and iptables-legacy alike; the
+ * rules are those the planner writes. */
+#include "test.h"
+
+#include <linux/netlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernel/ipset.h"
+#include "kernel/iptables.h"
+#include "kernel/iptables_restore.h"
+#include "kernel/nft_kubeproxy.h"
+#include "netns.h"
+#include "plan/ipvs_rules.h"
+
+struct kind {
+    enum iptables_mode mode;
+    const char *name; /* of the tools: iptables-NAME-save */
+};
+static struct kind kinds[] = { { IPTABLES_NFT, "nft" }, { IPTABLES_LEGACY, "legacy" } };
+
+static const struct plan_options options = { .serviceproxy = true, .masquerade_bit = 14 };
+static struct buf rules4, rules6;
+static struct iptables *agent;
+static struct report report;
+static struct err err;
+
+static void make_sets(void)
+{
+    struct nl_port *port = NULL;
+    assert_int_equal(nl_open(NETLINK_NETFILTER, NULL, &port, &err), 0);
+    for (int i = 0; i < 2 * KUBE_SET_COUNT; i++) {
+        struct nl_buf b = { 0 };
+        ipset_put_create(&b, port, (enum ipvs_set)(i / 2), i % 2 ? IP_V6 : IP_V4);
+        assert_int_equal(nl_talk(port, (struct nlmsghdr *)(void *)b.p, &err), 0);
+        nl_buf_done(&b);
+    }
+    nl_close(port);
+}
+
+static int setup(void **state)
+{
+    const struct kind *k = *state;
+    close(netns_new());
+    make_sets();
+    ipvs_rules(&options, IP_V4, true, &rules4);
+    ipvs_rules(&options, IP_V6, true, &rules6);
+    agent = iptables_new(k->mode);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    iptables_free(agent);
+    report_done(&report);
+    buf_done(&rules4);
+    buf_done(&rules6);
+    return 0;
+}
+
+/* How many families had to be mended. */
+static size_t sync_now(bool audit)
+{
+    const struct ipvs_want want = { .rules4 = buf_str(&rules4), .rules6 = buf_str(&rules6) };
+    report_reset(&report);
+    iptables_sync(agent, &want, audit, &report);
+    if (report.refusals.n)
+        fail_msg("%s", report.refusals.v[0].text);
+    return report.changes;
+}
+
+static const char *saved(const struct kind *k)
+{
+    return output("iptables-%s-save 2>/dev/null | grep -v '^#' | sed 's/\\[.*//'; "
+                  "ip6tables-%s-save 2>/dev/null | grep -v '^#' | sed 's/\\[.*//'",
+                  k->name, k->name);
+}
+
+static void rules_are_made_once(void **state)
+{
+    const struct kind *k = *state;
+    assert_int_equal(sync_now(true), 2);
+    const char *made = saved(k);
+    assert_non_null(strstr(made, "-A INPUT -m comment --comment \"kubernetes ipvs access filter\" "
+                                 "-j KUBE-IPVS-FILTER\n-A INPUT -m comment --comment "
+                                 "\"kube-proxy firewall rules\" -j KUBE-PROXY-FIREWALL\n"));
+    assert_int_equal(sync_now(false), 0);
+    assert_int_equal(sync_now(true), 0);
+    /* Another agent finds them as it would write them. */
+    iptables_free(agent);
+    agent = iptables_new(IPTABLES_AUTO);
+    assert_int_equal(sync_now(true), 0);
+    assert_string_equal(saved(k), made);
+}
+
+static void what_is_not_looked_at_costs_no_program(void **state)
+{
+    (void)state;
+    sync_now(true);
+    char *path = strdup(getenv("PATH"));
+    setenv("PATH", "/nowhere", 1);
+    assert_int_equal(sync_now(false), 0);
+    setenv("PATH", path, 1);
+    free(path);
+}
+
+static void other_peoples_rules_stay(void **state)
+{
+    const struct kind *k = *state;
+    run("iptables-%s -w -A INPUT -s 192.0.2.1 -j DROP; iptables-%s -w -P FORWARD DROP", k->name,
+        k->name);
+    run("iptables-%s -w -t nat -N CNI-1; iptables-%s -w -t nat -A POSTROUTING -j CNI-1", k->name,
+        k->name);
+    run("iptables-%s -w -t nat -A CNI-1 -j MASQUERADE; iptables-%s -w -N KUBE-MINE", k->name,
+        k->name);
+    sync_now(true);
+    sync_now(true);
+    const char *now = saved(k);
+    assert_non_null(strstr(now, ":FORWARD DROP"));
+    assert_non_null(strstr(now, ":KUBE-MINE -"));
+    assert_non_null(strstr(now, "-j KUBE-NODE-PORT\n-A INPUT -s 192.0.2.1/32 -j DROP\n"));
+    assert_non_null(strstr(now, "-j KUBE-POSTROUTING\n-A POSTROUTING -j CNI-1\n"));
+    assert_non_null(strstr(now, "-A CNI-1 -j MASQUERADE\n"));
+}
+
+static void what_others_changed_is_put_back(void **state)
+{
+    const struct kind *k = *state;
+    sync_now(true);
+    char *before = strdup(saved(k));
+    run("iptables-%s -w -t nat -F KUBE-SERVICES", k->name);
+    assert_int_equal(sync_now(true), 1);
+    assert_string_equal(saved(k), before);
+    run("ip6tables-%s -w -I KUBE-FORWARD -j ACCEPT", k->name);
+    assert_int_equal(sync_now(true), 1);
+    assert_string_equal(saved(k), before);
+    run("iptables-%s -w -D OUTPUT -m comment --comment 'kubernetes ipvs access filter' -j "
+        "KUBE-IPVS-OUT-FILTER",
+        k->name);
+    assert_int_equal(sync_now(true), 1);
+    assert_string_equal(saved(k), before);
+    free(before);
+}
+
+static void other_rules_replace_them(void **state)
+{
+    const struct kind *k = *state;
+    sync_now(true);
+    buf_clear(&rules4);
+    ipvs_rules(&options, IP_V4, false, &rules4);
+    assert_non_null(strstr(saved(k), "! --match-set KUBE-POD-RANGE src -j KUBE-MARK-MASQ"));
+    assert_int_equal(sync_now(false), 1);
+    assert_null(strstr(saved(k), "! --match-set KUBE-POD-RANGE src -j KUBE-MARK-MASQ"));
+}
+
+static void refused_rules_are_told(void **state)
+{
+    const struct kind *k = *state;
+    const struct ipvs_want want = { .rules4 = buf_str(&rules4) };
+    run("ipset destroy KUBE-DROP");
+    iptables_sync(agent, &want, true, &report);
+    assert_int_equal(report.refusals.n, 1);
+    assert_string_equal(report.refusals.v[0].object, "rules of iptables");
+    assert_non_null(strstr(report.refusals.v[0].text, k->name));
+    assert_non_null(strstr(report.refusals.v[0].text, "KUBE-DROP"));
+    run("ipset create KUBE-DROP hash:ip,port");
+    assert_int_equal(sync_now(false), 2);
+}
+
+static void cleaned_up_others_are_as_before(void **state)
+{
+    const struct kind *k = *state;
+    struct nl_port *port = NULL;
+    struct buf out = { 0 };
+    run("iptables-%s -w -A INPUT -s 192.0.2.1 -j DROP; iptables-%s -w -t nat -N KUBE-MINE", k->name,
+        k->name);
+    run("ip6tables-%s -w -N KUBE-FIREWALL; ip6tables-%s -w -t nat -N CNI", k->name, k->name);
+    char *before = strdup(saved(k));
+    sync_now(true);
+    assert_int_equal(nl_open(NETLINK_NETFILTER, NULL, &port, &err), 0);
+    /* Beside kube-proxy's nothing of ours goes. */
+    assert_int_equal(nft_kubeproxy_cleanup(port, KUBEPROXY_BESIDE, false, &out, &err), 0);
+    assert_int_equal(iptables_kubeproxy_cleanup(KUBEPROXY_BESIDE, false, &out, &err), 0);
+    assert_string_equal(buf_str(&out), "");
+    assert_int_equal(sync_now(true), 0);
+    assert_int_equal(nft_kubeproxy_cleanup(port, KUBEPROXY_OURS, false, &out, &err), 0);
+    assert_int_equal(iptables_kubeproxy_cleanup(KUBEPROXY_OURS, false, &out, &err), 0);
+    assert_string_equal(saved(k), before);
+    assert_non_null(strstr(buf_str(&out), "7 chains of Portolan, and 3 jumps to them\n"));
+    nl_close(port);
+    buf_done(&out);
+    free(before);
+}
+
+#define BOTH(test)                                          \
+    { #test " (nft)", test, setup, teardown, &kinds[0] },   \
+    {                                                       \
+#test " (legacy)", test, setup, teardown, &kinds[1] \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BOTH(rules_are_made_once),
+        BOTH(what_is_not_looked_at_costs_no_program),
+        BOTH(other_peoples_rules_stay),
+        BOTH(what_others_changed_is_put_back),
+        BOTH(other_rules_replace_them),
+        BOTH(refused_rules_are_told),
+        BOTH(cleaned_up_others_are_as_before),
+    };
+    return cmocka_run_group_tests_name("iptables", tests, NULL, NULL);
+}
