@@ -103,7 +103,7 @@ static void put_neighbour(struct builder *b, const struct lb_node *n)
     if (n == b->facts->self || !n->internal.family || !lb_overlay_reaches(o, &n->overlay))
         return;
     for (const struct lb_node *before = b->facts->nodes; before < n; before++)
-        if (ip_equal(&before->overlay, &n->overlay))
+        if (ip_equal(&before->overlay, &n->overlay) || !memcmp(before->mac, n->mac, sizeof(n->mac)))
             return;
     struct desired_neigh x = {
         .ifname = OVERLAY_LINK, .owner = OWNER, .ip = n->overlay, .outer = n->internal

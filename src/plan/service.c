@@ -228,8 +228,9 @@ static void check_mapping(struct programming *g, const struct claim *c)
     if (!m)
         return;
     g->m->met_mapping = true;
-    problem(g, role_field(text_of(g), c), arena_printf(text_of(g), "%u", c->key.port),
-            "PortMapFirst",
+    const char *field = is_held(c) ? arena_printf(text_of(g), "spec.ports[%u].port", c->port)
+                                   : role_field(text_of(g), c);
+    problem(g, field, arena_printf(text_of(g), "%u", c->key.port), "PortMapFirst",
             arena_printf(text_of(g),
                          "PortMap %s answers on interface %s: what arrives there does not come to "
                          "this %s",

@@ -1,5 +1,6 @@
 /* Host facts from a file, by the same decoder as the objects. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "source/shape.h"
@@ -34,6 +35,24 @@ static int get_addresses(struct decoder *d, uint32_t at, void *base)
 
 static const struct custom addresses = { "a list", get_addresses, NULL, NULL };
 
+static int get_mac(struct decoder *d, uint32_t at, void *base)
+{
+    static const char what[] = "a hardware address such as 9e:1c:3f:00:a2:07";
+    struct host_iface *iface = base;
+    const char *s;
+    char rest;
+    uint8_t *m = iface->mac;
+    int r = decode_string(d, at, what, &s);
+    if (r)
+        return r;
+    return sscanf(s, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx%c", &m[0], &m[1], &m[2], &m[3], &m[4],
+                  &m[5], &rest) == 6
+               ? 0
+               : decoder_refuse(d, at, what);
+}
+
+static const struct custom mac = { "a string", get_mac, NULL, NULL };
+
 #define AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
 static const struct field iface_fields[] = {
     { "name", FIELD_STRING, AT(struct host_iface, name), .flags = REQUIRED },
@@ -44,6 +63,8 @@ static const struct field iface_fields[] = {
     { "acceptRA", FIELD_INT, AT(struct host_iface, accept_ra), .max = 2 },
     { "rpFilter", FIELD_INT, AT(struct host_iface, rp_filter), .max = 2 },
     { "addresses", FIELD_CUSTOM, .custom = &addresses },
+    { "mac", FIELD_CUSTOM, .custom = &mac },
+    { "bridge", FIELD_BOOL, AT(struct host_iface, bridge) },
     { .name = NULL },
 };
 static const struct shape iface_shape = { .fields = iface_fields,
@@ -97,6 +118,8 @@ static const struct field host_fields[] = {
     { "forwarding4Error", FIELD_STRING, AT(struct host, forwarding4_error) },
     { "forwarding6Error", FIELD_STRING, AT(struct host, forwarding6_error) },
     { "ipv6", FIELD_BOOL, AT(struct host, ipv6), .initial = true },
+    { "bridgeNfCallIptables", FIELD_INT, AT(struct host, bridge_nf_call_iptables), .min = -1,
+      .max = 1, .initial = -1 },
     { "interfaces", FIELD_LIST, AT(struct host, ifaces), .count = offsetof(struct host, n_ifaces),
       .flags = SORTED, .shape = &iface_shape },
     { "rules", FIELD_LIST, AT(struct host, rules), .count = offsetof(struct host, n_rules),

@@ -17,8 +17,9 @@
 #include "source/codec.h"
 #include "store/store.h"
 
-#define NOW      1767355200 /* 2026-01-02T12:00:00Z */
-#define CNI_PORT 8472
+#define NOW         1767355200 /* 2026-01-02T12:00:00Z */
+#define CNI_PORT    8472
+#define IF_NAME_MAX 16
 
 struct run {
     bool update;
@@ -47,6 +48,8 @@ struct options {
     struct plan_options plan;
     struct ip_prefix cluster_cidrs[4], nodeport_addresses[4];
     struct ip node_addresses[4];
+    char overlay[IF_NAME_MAX], exclude[4][64];
+    const char *excludes[4];
 };
 
 /* Not of the command line: the plan's text ends with the rules for iptables. */
@@ -90,6 +93,20 @@ static bool read_option(struct options *o, const char *name, const char *value)
         o->plan.portmap = strstr(value, "portmap");
         o->plan.serviceproxy = strstr(value, "serviceproxy");
         o->plan.trafficclass = strstr(value, "trafficclass");
+        o->plan.loadbalancer = strstr(value, "loadbalancer");
+    } else if (!strcmp(name, "overlay")) {
+        snprintf(o->overlay, sizeof(o->overlay), "%s", value);
+        o->plan.overlay = o->overlay;
+        return ip_prefix_parse(OVERLAY_SUBNET, &o->plan.overlay_subnet);
+    } else if (!strcmp(name, "overlay-subnet")) {
+        return ip_prefix_parse(value, &o->plan.overlay_subnet);
+    } else if (!strcmp(name, "address-exclude")) {
+        size_t *n = &o->plan.n_address_exclude;
+        if (*n == 4)
+            return false;
+        snprintf(o->exclude[*n], sizeof(o->exclude[*n]), "%s", value);
+        o->excludes[*n] = o->exclude[*n];
+        ++*n;
     } else if (!strcmp(name, "cluster-cidr")) {
         o->plan.n_cluster_cidrs = read_prefixes(value, o->cluster_cidrs);
         return o->plan.n_cluster_cidrs;
@@ -114,6 +131,7 @@ static bool read_options(const char *path, struct options *ret)
     bool good = true;
     *ret = (struct options){ .plan = plan_options_default };
     ret->plan.cluster_cidrs = ret->cluster_cidrs;
+    ret->plan.address_exclude = ret->excludes;
     ret->plan.nodeport_addresses = ret->nodeport_addresses;
     ret->plan.ipvs.node_addresses = ret->node_addresses;
     ret->plan.ipvs.weight = 1;
