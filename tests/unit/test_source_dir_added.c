@@ -81,7 +81,8 @@ static void a_node_publishes_beside_what_its_manifest_says(void **state)
     assert_false(world_has(&w, NODE_RECORD));
     assert_int_equal(do_write(&a, annotations("203.0.113.9,203.0.113.10", "")), 0);
     world_until(&w, holds(&a, "203.0.113.9,203.0.113.10") && holds(&b, "203.0.113.9,203.0.113.10"));
-    assert_string_equal(says(&b, ANNOTATION_OVERLAY), "");
+    const struct node *n = agent_get(&b, KIND_NODE, "", "edge-a");
+    assert_false(label_present(&n->o.meta.annotations, ANNOTATION_OVERLAY));
     assert_string_equal(says(&b, "z"), "kept");
     /* What the manifest says of other things still counts, what it says of these does not. */
     world_put(&w, "m.yaml", NODE("edge-a", "z: new, reweave.levk.dev/addresses: 192.0.2.2"));
@@ -215,6 +216,10 @@ static void a_lost_or_bad_record_costs_only_what_it_said(void **state)
     world_until(&w, holds(&a, ""));
     assert_int_equal(do_write(&a, annotations("203.0.113.8", "")), 0);
     world_until(&w, holds(&a, "203.0.113.8"));
+    world_put(&w, NODE_RECORD, "{");
+    world_until(&w, holds(&a, ""));
+    remove(world_path(&w, "m.yaml"));
+    world_until(&w, !world_has(&w, NODE_RECORD));
     agent_close(&a);
     world_close(&w);
 }
@@ -234,6 +239,28 @@ static void a_record_is_followed_while_its_manifest_is_bad(void **state)
     assert_int_equal(do_write(&a, ingress("", "203.0.113.9")), 0);
     world_until(&w, holds(&a, "203.0.113.9") && shows(&a, "203.0.113.9"));
     assert_string_equal(says(&a, "z"), "kept");
+    agent_close(&a);
+    world_close(&w);
+}
+
+static void a_record_alone_is_no_object(void **state)
+{
+    (void)state;
+    struct world w;
+    struct agent a;
+    world_open(&w);
+    world_put(&w, "m.yaml", NODE("edge-a", "") SERVICE("web", HELD));
+    agent_start(&a, &w);
+    assert_int_equal(do_write(&a, annotations("203.0.113.9", "")), 0);
+    agent_close(&a);
+    world_put(&w, "m.yaml", NODE("edge-a", "z: [1]") SERVICE("web", "type: 5"));
+    agent_begin(&a, &w);
+    assert_false(agent_synced(&a));
+    assert_int_equal(a.objects.n, 0);
+    assert_int_equal(do_write(&a, ingress("", "203.0.113.9")), -EAGAIN);
+    assert_false(world_has(&w, SERVICE_RECORD));
+    world_put(&w, "m.yaml", NODE("edge-a", ""));
+    world_until(&w, holds(&a, "203.0.113.9"));
     agent_close(&a);
     world_close(&w);
 }
@@ -271,6 +298,7 @@ int main(void)
         cmocka_unit_test(another_load_balancers_service_is_as_its_manifest_says),
         cmocka_unit_test(a_lost_or_bad_record_costs_only_what_it_said),
         cmocka_unit_test(a_record_is_followed_while_its_manifest_is_bad),
+        cmocka_unit_test(a_record_alone_is_no_object),
         cmocka_unit_test(records_go_with_their_objects),
     };
     return cmocka_run_group_tests_name("source dir added", tests, NULL, NULL);
