@@ -24,6 +24,7 @@
 #define ANSWER_MAX (1u << 20)
 /* The API's limits in bytes; for a note 1024, of which a character cut in two may need more. */
 #define NOTE_MAX     1000
+#define VALUE_MAX    200 /* what is said of it must stay in sight */
 #define INSTANCE_MAX 128
 
 struct complaint {
@@ -44,7 +45,7 @@ struct events {
     uv_timer_t *timer;
     struct bucket bucket;
     struct client_request request;
-    struct map standing; /* "KIND UID REASON MESSAGE" of a problem -> struct complaint */
+    struct map standing; /* "KIND UID REASON NOTE" of a problem -> struct complaint */
     uint64_t round;
 };
 
@@ -288,17 +289,19 @@ void events_tell(struct events *e, enum object_kind kind, const char *ns, const 
 static void stand(struct events *e, const struct problem *p)
 {
     const struct known *k = known_find(e->kube, p->kind, p->ns, p->name);
-    struct buf key = { 0 };
+    struct buf key = { 0 }, note = { 0 };
     if (!k)
         return;
-    buf_printf(&key, "%d %s %s %s", (int)p->kind, k->uid, p->reason, p->message);
+    buf_printf(&note, "%s \"%.*s\": %s", p->field, VALUE_MAX, p->value, p->message);
+    buf_printf(&key, "%d %s %s %s", (int)p->kind, k->uid, p->reason, note.p);
     struct complaint *c = map_get(&e->standing, key.p, key.n);
     if (!c) {
-        c = say(e, k, p->kind, p->reason, p->message);
+        c = say(e, k, p->kind, p->reason, note.p);
         map_put(&e->standing, key.p, key.n, c);
     }
     c->round = e->round;
     buf_done(&key);
+    buf_done(&note);
 }
 
 void events_stand(struct events *e, const struct problems *problems)
