@@ -136,6 +136,24 @@ static void put_vxlan(struct builder *b)
         put_neighbour(b, &f->nodes[i]);
 }
 
+static const char *conf(struct builder *b, const char *name)
+{
+    return arena_printf(&b->f->mem, "net/ipv4/conf/%s/%s", b->facts->overlay.device, name);
+}
+
+/* Pods' replies to another holder enter and leave by the same device. The pod would be told by ICMP to
+ * send all that is for the client there, and would for minutes, whoever forwards its connections by
+ * then. And clients are not behind the device from which their packets come off it. */
+static void put_device(struct builder *b)
+{
+    const char *device = b->facts->overlay.device;
+    put_sysctl(b, "net/ipv4/conf/all/send_redirects", "0", true);
+    put_sysctl(b, conf(b, "send_redirects"), "0", true);
+    const struct host_iface *i = host_iface_find(b->p->snap->host, device);
+    if (i && i->rp_filter == 1)
+        put_sysctl(b, conf(b, "rp_filter"), "2", true);
+}
+
 static void put_overlay(struct builder *b)
 {
     const struct lb_overlay *o = &b->facts->overlay;
@@ -144,6 +162,8 @@ static void put_overlay(struct builder *b)
     nft_put_ifname(b->group, NFT_OVERLAYS, o->device);
     if (o->vxlan)
         put_vxlan(b);
+    else
+        put_device(b);
     if (o->bridge && b->p->snap->host->bridge_nf_call_iptables >= 0)
         put_sysctl(b, BRIDGE_NF, "1", true);
 }

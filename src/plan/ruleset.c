@@ -25,6 +25,7 @@
 #define LEAVE_REPLY   ARRIVE_REPLY
 #define LEAVE_REFUSAL RULE(CT_REPLY, CT_UNCONFIRMED, COUNTER, GOTO("reply"))
 #define PROXY         RULE(COUNTER, JUMP("services"))
+#define LEARN         RULE(CT_STATE_NEW, CT_STATUS_DNAT, COUNTER, JUMP("remember"))
 #define CLAIMS                                                   \
     CLAIM(L4_TCP, IP_V4, NFT_DIALLED_FLOW4, NFT_OPEN4),          \
         CLAIM(L4_UDP, IP_V4, NFT_DIALLED_FLOW4, NFT_OPEN4),      \
@@ -102,10 +103,8 @@ static const struct nft_chain chains[] = {
 
     /* Where a client with affinity went is kept once it is known, which is after the translation:
      * the destination is then the endpoint. */
-    BASE_CHAIN("learn", "filter", "prerouting", PRIO_LEARN,
-               RULE(CT_STATE_NEW, CT_STATUS_DNAT, COUNTER, JUMP("remember"))),
-    BASE_CHAIN("learnout", "filter", "output", PRIO_LEARN,
-               RULE(CT_STATE_NEW, CT_STATUS_DNAT, COUNTER, JUMP("remember"))),
+    BASE_CHAIN("learn", "filter", "prerouting", PRIO_LEARN, LEARN),
+    BASE_CHAIN("learnout", "filter", "output", PRIO_LEARN, LEARN),
     CHAIN("remember", REMEMBER(L4_TCP, NFT_DIALLED_FLOW4, NFT_AFFINITYID4),
           REMEMBER(L4_UDP, NFT_DIALLED_FLOW4, NFT_AFFINITYID4),
           REMEMBER(L4_SCTP, NFT_DIALLED_FLOW4, NFT_AFFINITYID4),
@@ -149,15 +148,18 @@ static const struct nft_chain held[] = {
     BASE_CHAIN("proxy", "nat", "prerouting", PRIO_SERVICE,
                RULE(IN(NFT_FLOW4, NFT_HELD4), COUNTER, SET_DADDR_DIALLED(IP_V4)), PROXY),
 
-    /* Clients keep their addresses, here and where a holder forwards to, except those whom the
-     * endpoint would answer past this node. What came off the overlay is answered over it. */
+    /* Whom the endpoint would answer past this node is masqueraded. What came off the overlay is
+     * answered over it; a bridged packet does not tell later on where it came from. */
+    BASE_CHAIN("learn", "filter", "prerouting", PRIO_LEARN,
+               RULE(CT_STATE_NEW, CT_STATUS_DNAT, NOT_IN(NFT_IIFNAME, NFT_OVERLAYS),
+                    IN(NFT_SADDR_DADDR4, NFT_HELDNEAR4), COUNTER, MARK_SET),
+               LEARN),
+    /* All other clients keep their addresses, here and where a holder forwards to. */
     BASE_CHAIN("identity", "nat", "postrouting", PRIO_IDENTITY, IDENTITY,
                RULE(IN(NFT_CT_MARK_TOP, NFT_HOLDERCLAIMS), COUNTER, SNAT_SADDR(IP_V4))),
     CHAIN("claim", CLAIMS, HELD_CLAIM(L4_TCP), HELD_CLAIM(L4_UDP), HELD_CLAIM(L4_SCTP)),
     CHAIN("heldsource", RULE(IN(NFT_SADDR_DADDR4, NFT_HAIRPIN4), COUNTER, MASQUERADE),
-          RULE(NOT_IN(NFT_IIFNAME, NFT_OVERLAYS), IN(NFT_SADDR_DADDR4, NFT_HELDNEAR4), COUNTER,
-               MASQUERADE),
-          RULE(COUNTER, SNAT_SADDR(IP_V4))),
+          RULE(IS_MARKED, COUNTER, MARK_FLIP, MASQUERADE), RULE(COUNTER, SNAT_SADDR(IP_V4))),
 };
 #define N_HELD (sizeof(held) / sizeof(held[0]))
 
