@@ -27,7 +27,7 @@ check: ## every check and test; last line: N passed, N failed, N skipped (root)
 
 check-api: ## the tests that need a real API server; the first time builds one (root)
 	@tools/deps check api
-	@tools/check --only api,lab-api
+	@tools/check --only api,lab-api,traffic-api
 
 image: ## an OCI image in build/portolan.oci.tar
 	@$(MAKE) --no-print-directory build

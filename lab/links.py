@@ -26,12 +26,14 @@ import socket
 
 import yaml
 
-from . import netns, probe, procs
+from . import netns, pods, probe, procs
 from .agents import Agent
+from .kube import APPLY, MERGE, KubeClient, path_of
 
 ROOT = "/run/portolan-lab"
 SAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                        "deploy", "samples")
+RELAY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "relay.py")
 SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "podserver.py")
 BIRD = "/usr/sbin/bird"
 LINKS = {"mgmt0": 40, "node0": 46, "ingress0": 47, "pod0": 48}
@@ -104,13 +106,51 @@ class Folder:
         os.unlink(os.path.join(self.directory, f"{kind.lower()}.{name}.yaml"))
 
 
+class KubeFolder:
+    """The same in an API server, which clear() empties of classes and Nodes."""
+
+    def __init__(self, port, ca_file, token, kubeconfig):
+        """`token` is an admin's; `kubeconfig` the agents'."""
+        self.port = port
+        self.client = KubeClient(port, ca_file, token)
+        self.arguments = ["--source", "kube:", "--kubeconfig", kubeconfig]
+
+    @staticmethod
+    def _path(kind, name="", subresource=""):
+        api, plural = {"Node": ("v1", "nodes"),
+                       "TrafficClass": ("net.renner.uno/v1alpha1", "trafficclasses")}[kind]
+        return path_of(api, plural, name, subresource=subresource)
+
+    def put(self, object_):
+        kind, name = object_["kind"], object_["metadata"]["name"]
+        main = {key: value for key, value in object_.items() if key != "status"}
+        main["metadata"] = {key: object_["metadata"][key] for key in ("name", "annotations", "labels")
+                            if key in object_["metadata"]}
+        self.client("PATCH", self._path(kind, name) + "?fieldManager=lab&force=true", main, APPLY)
+        if kind == "Node":
+            self.client("PATCH", self._path(kind, name, "status"), {"status": object_["status"]},
+                        MERGE)
+
+    def get(self, kind, name):
+        return self.client("GET", self._path(kind, name))
+
+    def delete(self, kind, name):
+        self.client("DELETE", self._path(kind, name))
+
+    def clear(self):
+        for kind in ("TrafficClass", "Node"):
+            self.client("DELETE", self._path(kind))
+
+
 class LinksLab:
-    def __init__(self, name="links", nodes=3):
+    def __init__(self, name="links", nodes=3, kube=None):
+        """`kube` is a KubeFolder; without one the agents read a folder."""
         self.name = name
         self.state = os.path.join(ROOT, name)
         self.processes = procs.Processes(os.path.join(self.state, "processes"))
         self.nodes = []
         self.first_nodes = nodes
+        self.kube = kube
         self.folder = None
         self.agents = {}
 
@@ -120,7 +160,7 @@ class LinksLab:
     def __enter__(self):
         self.down()
         os.makedirs(self.state)
-        self.folder = Folder(os.path.join(self.state, "cluster"))
+        self.folder = self.kube or Folder(os.path.join(self.state, "cluster"))
         try:
             self._build()
         except BaseException:
@@ -276,7 +316,17 @@ class LinksLab:
     def control(self, node):
         return os.path.join(self.state, node, "bird.ctl")
 
+    def _reach_kube(self, node):
+        """The API server on the node's own loopback, as on this machine's."""
+        self.processes.start(f"relay-{node}", ["/usr/bin/python3", "-S", "-E", RELAY,
+                                               self.kube.port, netns.path(self.ns(node))],
+                             log=os.path.join(self.state, f"relay-{node}.log"))
+        pods.wait_server(self.processes, f"relay-{node}",
+                         os.path.join(self.state, f"relay-{node}.log"))
+
     def start_agent(self, node, binary, *extra):
+        if self.kube:
+            self._reach_kube(node)
         self.agents[node].start(binary, self.folder, [
             "--features", "trafficclass", "--bird-conf", self.conf(node), "--bird-socket",
             self.control(node), *extra])

@@ -51,6 +51,7 @@ struct mesh {
     struct ip router_id;
     VEC(struct session) sessions; /* by table, as in the configuration */
     VEC(uint32_t) tables;         /* BIRD writes to these */
+    VEC(uint32_t) left;           /* wrote, and has not acknowledged that it is over */
     VEC(struct bird_sessions) counts;
     struct bird_applied applied;
     char message[1000];
@@ -127,6 +128,8 @@ static void accept_wanted(struct mesh *m)
 {
     free(m->running);
     m->running = xstrdup(m->tried);
+    if (same(m->running, m->wanted))
+        m->left.n = 0;
     m->step = STEP_IDLE;
     m->why[0] = '\0';
     log_info("event=bird_configured sessions=%zu", m->sessions.n);
@@ -270,6 +273,8 @@ static bool was_established(const struct mesh *m, const char *name)
 static void list_sessions(struct mesh *m, const struct bird_config *c)
 {
     VEC(struct session) fresh = { 0 };
+    for (size_t i = 0; i < m->tables.n && !m->gone; i++)
+        vec_push(&m->left, m->tables.v[i]);
     m->tables.n = 0;
     for (size_t i = 0; i < c->n_tables; i++) {
         const struct bird_mesh *mesh = c->tables[i].mesh;
@@ -294,7 +299,10 @@ static void on_away(uv_timer_t *t)
     m->gone = true;
     tell(m);
     advance(m);
-    int n = bird_flush_routes(m->port, m->tables.v, m->tables.n, &err);
+    for (size_t i = 0; i < m->tables.n; i++)
+        vec_push(&m->left, m->tables.v[i]);
+    int n = bird_flush_routes(m->port, m->left.v, m->left.n, &err);
+    m->left.n = 0;
     if (n < 0) {
         log_error("event=bird_stale text=%s", log_quote(err.text));
         return;
@@ -499,6 +507,7 @@ void mesh_free(struct mesh *m)
     free(m->refused);
     vec_done(&m->sessions);
     vec_done(&m->tables);
+    vec_done(&m->left);
     vec_done(&m->counts);
     free(m);
 }

@@ -7,6 +7,9 @@
 #define TABLE_DEFAULT 253
 #define TABLE_MAIN    254
 #define TABLE_LOCAL   255
+/* model/names.h: HELD_TABLE and one for each holder. */
+#define TABLES_HELD_FIRST 131072u
+#define TABLES_HELD_LAST  131322u
 
 static const struct name_value families[] = { { "IPv4", IP_V4 }, { "IPv6", IP_V6 }, { NULL, 0 } };
 static const struct name_value managers[] = { { "Agent", GATEWAY_AGENT },
@@ -140,7 +143,7 @@ static int check_rule(struct decoder *d, uint32_t at, const void *base)
 
 static const struct field rule_fields[] = {
     { "family", FIELD_ENUM, AT(struct traffic_rule, family), .flags = REQUIRED, .names = families },
-    { "priority", FIELD_INT, AT(struct traffic_rule, priority), .flags = REQUIRED, .min = 104,
+    { "priority", FIELD_INT, AT(struct traffic_rule, priority), .flags = REQUIRED, .min = 107,
       .max = 32765 },
     { "from", FIELD_STRINGS, AT(struct traffic_rule, from), .flags = NONEMPTY },
     { "to", FIELD_STRINGS, AT(struct traffic_rule, to), .flags = NONEMPTY },
@@ -279,6 +282,9 @@ static int check_spec(struct decoder *d, uint32_t at, const void *base)
     if (c->table == TABLE_DEFAULT || c->table == TABLE_LOCAL) {
         field = "table";
         problem = "is one of 253 and 255, which belong to the kernel: take another";
+    } else if (c->table >= TABLES_HELD_FIRST && c->table <= TABLES_HELD_LAST) {
+        field = "table";
+        problem = "is one of 131072 to 131322, which are those of held addresses: take another";
     } else if (c->table == TABLE_MAIN && c->routes) {
         field = "routes";
         problem = "are given, but a class that looks up main (254) may not write routes: leave "

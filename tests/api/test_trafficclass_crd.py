@@ -140,7 +140,7 @@ def test_get(tclass, create):
 
 @pytest.mark.parametrize("field, words", [
     ("tclass", "a routing table of its own"),
-    ("tclass.spec.rules.priority", "101 to 103 are those of return links"),
+    ("tclass.spec.rules.priority", "101 to 106 are those of return links"),
     ("tclass.spec.routes.mesh.link", "The link they are reached over"),
     ("tclass.status.nodes.sessionsExpected", "Sessions there should be"),
 ])

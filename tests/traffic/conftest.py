@@ -1,6 +1,7 @@
 """Nodes with four links, real BIRD and the agent on each; see lab/links.py.
 
-PORTOLAN_BIN names the program (default build/portolan).
+PORTOLAN_BIN names the program (default build/portolan). LAB_SOURCE says where the agents have their
+objects: in a folder, or in a real API server (`kube`) with the rights of the shipped roles alone.
 """
 
 import os
@@ -12,20 +13,26 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, ROOT)
 
-from lab.links import LinksLab  # noqa: E402
+from lab.links import KubeFolder, LinksLab  # noqa: E402
+from lab.netns import wait_until  # noqa: E402
 
+SOURCE = os.environ.get("LAB_SOURCE", "folder")
 AWAY = 2  # seconds after which BIRD's routes are stale
 SESSIONS = {"hybrid": 4, "two-tables": 4, "one-table": 4}
 
 
-def pytest_configure():
+def pytest_configure(config):
     """A run that is told to end takes its lab down."""
+    config.addinivalue_line("markers", "folder_only(why): left out with an API server")
+
     def interrupt(*_):
         raise KeyboardInterrupt
     signal.signal(signal.SIGTERM, interrupt)
 
 
 def pytest_collection_modifyitems(items):
+    items[:] = [item for item in items
+                if not (SOURCE == "kube" and item.get_closest_marker("folder_only"))]
     if os.geteuid() != 0:
         for item in items:
             item.add_marker(pytest.mark.skip(reason="the lab needs root"))
@@ -39,22 +46,44 @@ def binary():
     return os.path.abspath(path)
 
 
+@pytest.fixture(scope="session")
+def kube(tmp_path_factory):
+    """An API server with what is shipped installed, for all labs; None without one."""
+    if SOURCE != "kube":
+        yield None
+        return
+    sys.path.append(os.path.join(ROOT, "tests/api"))
+    from apiserver import ApiServer
+    with ApiServer(tmp_path_factory.mktemp("api")) as api:
+        for folder in ("deploy/crds", "deploy"):
+            api.kubectl("apply", "--server-side", "-k", os.path.join(ROOT, folder))
+        path = "/apis/net.renner.uno/v1alpha1/trafficclasses"
+        wait_until(lambda: api.call("GET", path)[0] == 200, 60, f"{path} to be served")
+        token = api.account_token("portolan-system", "portolan", seconds=12 * 3600)
+        yield KubeFolder(api.port, api.file("ca.crt"), api.admin_token,
+                         api.write_kubeconfig("agent", token=token))
+
+
 @pytest.fixture
-def make_lab(binary):
+def make_lab(binary, kube):
     """make_lab(design, **routes) -> a lab with agents and BIRDs whose sessions are up."""
     labs = []
 
     def make(design, **routes):
-        lab = LinksLab(name=f"{os.environ.get('LAB_NAME', 'v')}{os.getpid()}")
+        if kube:
+            kube.clear()
+        lab = LinksLab(name=f"{os.environ.get('LAB_NAME', 'v')}{os.getpid()}", kube=kube)
         lab.__enter__()
         labs.append(lab)
         lab.design = design
-        lab.put_sample(design, **routes)
+        lab.classes = lab.put_sample(design, **routes)
         for node in lab.nodes:
             lab.start_agent(node, binary, "--bird-away-seconds", str(AWAY))
         for node in lab.nodes:
             lab.start_bird(node)
         lab.wait_sessions(SESSIONS[design])
+        for agent in lab.agents.values():  # which may have met BIRD after that
+            agent.wait_log("event=bird_configured")
         return lab
     try:
         yield make

@@ -64,6 +64,15 @@ def test_rules_come_after_bird_has_its_configuration(make_lab):
     assert log.index("event=bird_configured") < log.rindex("event=applied")
 
 
+def test_routes_of_a_bird_that_died_before_its_class_are_flushed(make_lab):
+    lab = make_lab("hybrid")
+    wait_until(lambda: len(bird_routes(lab, "k8s-1")) == 4, 10, "routes of BIRD's")
+    lab.run("k8s-1", "kill", "-9", str(lab.bird_pid("k8s-1")))
+    lab.folder.delete("TrafficClass", "pods")
+    wait_until(lambda: not lab.rules("k8s-1", 4), 5, "no rules")
+    wait_until(lambda: not bird_routes(lab, "k8s-1"), 10, "no routes of BIRD's")
+
+
 def test_rules_that_are_there_stay_while_bird_is_asked(make_lab):
     """A node joins, so that rules change, while BIRD does not answer: none goes before another is
     there."""
@@ -99,7 +108,7 @@ def test_a_class_comes_and_goes_under_traffic(make_lab, design):
     """Between pods nothing is lost and nothing goes astray. What is masqueraded changes its address
     with its link: the kernel ends such a flow, at the cost of a packet each time."""
     lab = make_lab(design)
-    names = [n.split(".")[1] for n in os.listdir(lab.folder.directory) if n.startswith("traffic")]
+    names = lab.classes
     delete_all(lab, names)
     lab._flush()
     streams = {}
@@ -125,6 +134,15 @@ def test_a_class_comes_and_goes_under_traffic(make_lab, design):
 def bird_tables(lab):
     return [r for f in FAMILIES for table in (47, 48) for r in lab.routes("k8s-1", table, f)
             if "proto bird" in r]
+
+
+def test_a_node_that_joins_unseen_is_not_sent_to_the_gateway(make_lab):
+    """No agent looks, but the sample names the whole pod range."""
+    lab = make_lab("hybrid")
+    lab.agents["k8s-1"].stop()
+    lab.add_node()
+    for f in FAMILIES:
+        expect(lab, "p1a", lab.pod(4, "a", f), {"k8s-1": {"node0"}, "k8s-4": {"node0"}})
 
 
 # ---- cleanupPolicy ---------------------------------------------------------------------------
