@@ -61,6 +61,8 @@ const struct ipvs_set_def ipvs_set_defs[KUBE_SET_COUNT] = {
     [KUBE_IPVS_IPS] = SET("IPVS-IPS", IPSET_HASH_IP, "Kubernetes service addresses bound here"),
     [KUBE_DROP] = SET("DROP", IPSET_HASH_IP_PORT,
                       "Kubernetes service ip + port that endpoints of other nodes alone serve"),
+    [KUBE_REJECT] =
+        SET("REJECT", IPSET_HASH_IP_PORT, "Kubernetes service ip + port that has no endpoints"),
     [KUBE_DROP_OUTSIDE] = SET("DROP-OUTSIDE", IPSET_HASH_IP_PORT,
                               "Kubernetes service ip + port that is not served here from outside"),
     [KUBE_POD_RANGE] = SET("POD-RANGE", IPSET_HASH_NET, "Kubernetes pods"),

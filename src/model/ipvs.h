@@ -58,6 +58,7 @@ enum ipvs_set {
     KUBE_HEALTH_CHECK_NODE_PORT,
     KUBE_IPVS_IPS,     /* what is bound: refused but where a Service is */
     KUBE_DROP,         /* address, port: nobody gets an answer */
+    KUBE_REJECT,       /* address, port: no endpoint anywhere */
     KUBE_DROP_OUTSIDE, /* address, port: only pods and this node get one */
     KUBE_POD_RANGE,    /* who is a pod */
     KUBE_SET_COUNT

@@ -9,11 +9,15 @@
 #define DST     "dst,dst"
 #define DST_SRC "dst,dst,src"
 
-#define NEW      " -m conntrack --ctstate NEW"
-#define FROM_US  " -m addrtype --src-type LOCAL"
-#define NOT_US   " -m addrtype ! --src-type LOCAL"
-#define TO_US    " -m addrtype --dst-type LOCAL"
-#define MASQ     "KUBE-MARK-MASQ"
+#define NEW     " -m conntrack --ctstate NEW"
+#define TCP     " -p tcp"
+#define FROM_US " -m addrtype --src-type LOCAL"
+#define NOT_US  " -m addrtype ! --src-type LOCAL"
+#define TO_US   " -m addrtype --dst-type LOCAL"
+#define MASQ    "KUBE-MARK-MASQ"
+/* An ICMP error is lost on a client of this machine, whose socket is busy sending: it connects again
+ * after a second. */
+#define RESET    "REJECT --reject-with tcp-reset"
 #define DROP_BIT 15 /* what the kubelet, too, takes to have packets dropped */
 
 struct rules {
@@ -129,8 +133,8 @@ static void put_load_balancers(const struct rules *r)
 static void put_node_ports(const struct rules *r)
 {
     static const char chain[] = "KUBE-NODE-PORT";
-    put_local(r, chain, " -p tcp", KUBE_NODE_PORT_LOCAL_TCP, "dst", "RETURN");
-    put_set_rule(r, chain, " -p tcp", KUBE_NODE_PORT_TCP, "dst", "", MASQ);
+    put_local(r, chain, TCP, KUBE_NODE_PORT_LOCAL_TCP, "dst", "RETURN");
+    put_set_rule(r, chain, TCP, KUBE_NODE_PORT_TCP, "dst", "", MASQ);
     put_local(r, chain, " -p udp", KUBE_NODE_PORT_LOCAL_UDP, "dst", "RETURN");
     put_set_rule(r, chain, " -p udp", KUBE_NODE_PORT_UDP, "dst", "", MASQ);
     put_local(r, chain, " -p sctp", KUBE_NODE_PORT_LOCAL_SCTP, DST, "RETURN");
@@ -165,13 +169,15 @@ static void put_forward(const struct rules *r)
          "ACCEPT");
 }
 
-static void put_source_ranges(const struct rules *r)
+/* And refuses what a server without destinations would refuse by ICMP. */
+static void put_firewall(const struct rules *r)
 {
     static const char chain[] = "KUBE-SOURCE-RANGES-FIREWALL";
     set_rule(r, "KUBE-PROXY-FIREWALL", KUBE_LOAD_BALANCER_FW, DST, chain);
     set_rule(r, chain, KUBE_LOAD_BALANCER_SRC_CIDR, DST_SRC, "RETURN");
     set_rule(r, chain, KUBE_LOAD_BALANCER_SOURCE_IP, DST_SRC, "RETURN");
     rule(r, chain, "", "DROP");
+    put_set_rule(r, "KUBE-PROXY-FIREWALL", TCP NEW, KUBE_REJECT, DST, "", RESET);
 }
 
 /* Before IPVS, which takes what arrives after table filter has let it in. */
@@ -189,6 +195,7 @@ static void put_access(const struct rules *r)
     set_rule(r, chain, KUBE_EXTERNAL_IP, DST, "RETURN");
     set_rule(r, chain, KUBE_EXTERNAL_IP_LOCAL, DST, "RETURN");
     set_rule(r, chain, KUBE_HEALTH_CHECK_NODE_PORT, "dst", "RETURN");
+    put_set_rule(r, chain, TCP NEW, KUBE_IPVS_IPS, "dst", "", RESET);
     put_set_rule(r, chain, NEW, KUBE_IPVS_IPS, "dst", "",
                  r->family == IP_V6 ? "REJECT --reject-with icmp6-port-unreachable"
                                     : "REJECT --reject-with icmp-port-unreachable");
@@ -216,7 +223,7 @@ void ipvs_rules(const struct plan_options *options, uint8_t family, bool knows_p
     begin_table(&r, FILTER);
     put_forward(&r);
     set_rule(&r, "KUBE-NODE-PORT", KUBE_HEALTH_CHECK_NODE_PORT, "dst", "ACCEPT");
-    put_source_ranges(&r);
+    put_firewall(&r);
     put_access(&r);
     put_leaving(&r);
     buf_puts(out, "COMMIT\n");

@@ -123,6 +123,8 @@ void service_ipvs_flow(struct service_ipvs *g, const struct claim *c,
         put(g, internal ? KUBE_DROP : KUBE_DROP_OUTSIDE, c);
     if (elsewhere && internal)
         return;
+    if (!choice->any)
+        put(g, KUBE_REJECT, c);
     put_server(g, c, local && !elsewhere ? &choice->local : &choice->cluster);
     put_role(g, c);
 }

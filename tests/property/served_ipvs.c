@@ -86,6 +86,8 @@ static void check_server(struct index *x, const struct ipvs_entry *e, bool empty
         fail_at(x, "no set has the server", e);
     if (in_set(x, KUBE_DROP, &e->key))
         fail_at(x, "a server of what is dropped", e);
+    if (in_set(x, KUBE_REJECT, &e->key) != empty)
+        fail_at(x, "refused or not", e);
     if (in_set(x, KUBE_DROP_OUTSIDE, &e->key) && empty)
         fail_at(x, "nobody at all is served", e);
     if (!e->key.port)
@@ -144,7 +146,7 @@ static void check_set_entry(struct index *x, const struct ipvs_entry *e)
         check_subset(x, e, subsets[i][0], subsets[i][1]);
     if (k->set == KUBE_IPVS_IPS && !has(x, &bound))
         fail_at(x, "refused, but not bound", e);
-    if (k->set == KUBE_DROP_OUTSIDE && !has(x, &server))
+    if ((k->set == KUBE_DROP_OUTSIDE || k->set == KUBE_REJECT) && !has(x, &server))
         fail_at(x, "nobody at all is served", e);
     if (k->set == KUBE_CLUSTER_IP || k->set == KUBE_EXTERNAL_IP || k->set == KUBE_LOAD_BALANCER) {
         if (!has(x, &bound) != is_a_machines(x->snap, &k->ip))
