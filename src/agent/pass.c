@@ -132,7 +132,7 @@ static int remove_other_mode(struct pass *p, struct err *err)
 static int apply_services(struct pass *p, const struct desired *d, unsigned needs, struct err *err)
 {
     struct err second = { 0 };
-    int r = p->ipvs ? pass_ipvs_apply(p->ipvs, d, needs, p->monitor, &p->report, err) : 0;
+    int r = p->ipvs ? pass_ipvs_apply(p, d, needs, err) : 0;
     int e = p->nft && (!p->ipvs || p->ipvs->stood)
                 ? nft_sync(p->nft, d->groups, d->n_groups, needs & PASS_AUDIT_NFT, &p->report,
                            r ? &second : err)
@@ -173,11 +173,8 @@ static int apply_unheard(struct pass *p, const struct desired *d, unsigned needs
     return r ? r : e;
 }
 
-/* Flows that were there before still go where they went. What could not be deleted stays due. */
-static void flush_conntrack(struct pass *p)
+static void put_flows(struct pass *p, const struct flow_target *udp, size_t n)
 {
-    const struct flow_target *udp;
-    size_t n = p->nft ? nft_udp_changes(p->nft, &udp) : 0;
     for (size_t i = 0; i < n; i++) {
         struct flow_target f = udp[i];
         struct flow_end *others = arena_new_array(&p->flow_mem, f.n_others, struct flow_end);
@@ -186,6 +183,16 @@ static void flush_conntrack(struct pass *p)
         f.others = others;
         vec_push(&p->flows, f);
     }
+}
+
+/* Flows that were there before still go where they went. What could not be deleted stays due. */
+static void flush_conntrack(struct pass *p)
+{
+    const struct flow_target *udp;
+    size_t n = p->nft ? nft_udp_changes(p->nft, &udp) : 0;
+    put_flows(p, udp, n);
+    n = p->ipvs ? ipvs_udp_changes(p->ipvs->ipvs, &udp) : 0;
+    put_flows(p, udp, n);
     if (!p->flows.n)
         return;
     struct err err = { 0 };

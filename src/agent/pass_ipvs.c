@@ -1,6 +1,10 @@
 #include "agent/pass_ipvs.h"
 
 #include <linux/netlink.h>
+#include <stdio.h>
+#include <sys/utsname.h>
+
+#include "kernel/sysctl.h"
 
 int pass_ipvs_open(const struct plan_options *options, enum iptables_mode iptables,
                    struct pass_ipvs **ret, struct err *err)
@@ -46,18 +50,33 @@ static int stop_hearing(struct pass_ipvs *x, struct monitor *monitor, struct err
     return r;
 }
 
-int pass_ipvs_apply(struct pass_ipvs *x, const struct desired *d, unsigned needs,
-                    struct monitor *monitor, struct report *report, struct err *err)
+/* From 4.1 to 5.8 a client's port that is used again waits a second, or misses conntrack. */
+static void mend_reuse(const struct pass *p, struct report *report)
 {
+    static const struct desired_sysctl reuse = { "node", "net/ipv4/vs/conn_reuse_mode", "0", true };
+    static const struct desired d = { .sysctls = &reuse, .n_sysctls = 1 };
+    struct utsname name;
+    unsigned major, minor;
+    if (uname(&name) || sscanf(name.release, "%u.%u", &major, &minor) != 2)
+        return;
+    unsigned version = major * 1000 + minor;
+    if (version >= 4001 && version <= 5008)
+        sysctl_sync(&d, p->state_dir, report);
+}
+
+int pass_ipvs_apply(struct pass *p, const struct desired *d, unsigned needs, struct err *err)
+{
+    struct pass_ipvs *x = p->ipvs;
     unsigned look = (needs & PASS_AUDIT_IPVS ? IPVS_LOOK_AUDIT : 0) |
                     (needs & PASS_DRAINING ? IPVS_LOOK_DRAINING : 0);
-    int r = x->deaf_to ? 0 : ipvs_make_device(x->ipvs, report, err);
+    mend_reuse(p, &p->report);
+    int r = x->deaf_to ? 0 : ipvs_make_device(x->ipvs, &p->report, err);
     if (!r)
-        r = stop_hearing(x, monitor, err);
+        r = stop_hearing(x, p->monitor, err);
     if (!r)
-        r = ipvs_sync(x->ipvs, d, look, report, err);
+        r = ipvs_sync(x->ipvs, d, look, &p->report, err);
     if (!r)
-        r = stop_hearing(x, monitor, err);
+        r = stop_hearing(x, p->monitor, err);
     x->stood |= !r;
     return r;
 }

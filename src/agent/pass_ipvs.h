@@ -18,6 +18,5 @@ int pass_ipvs_open(const struct plan_options *options, enum iptables_mode iptabl
                    struct pass_ipvs **ret, struct err *err);
 void pass_ipvs_close(struct pass_ipvs *x); /* accepts NULL */
 
-/* `needs` is a set of enum pass_need. As ipvs_sync(). */
-int pass_ipvs_apply(struct pass_ipvs *x, const struct desired *d, unsigned needs,
-                    struct monitor *monitor, struct report *report, struct err *err);
+/* `needs` is a set of enum pass_need. As ipvs_sync(), into p->report. */
+int pass_ipvs_apply(struct pass *p, const struct desired *d, unsigned needs, struct err *err);

@@ -29,6 +29,9 @@ void ipvs_free(struct ipvs *v)
     ipvs_device_done(&v->device);
     ipvs_store_done(&v->store);
     vec_done(&v->drains);
+    vec_done(&v->udp);
+    vec_done(&v->flows);
+    arena_done(&v->flow_mem);
     nl_buf_done(&v->buf);
     free(v);
 }

@@ -47,6 +47,9 @@ int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct rep
               struct err *err);
 /* Makes kube-ipvs0, where it lacks: for who wants its index before it has addresses. */
 int ipvs_make_device(struct ipvs *v, struct report *report, struct err *err);
+/* The UDP flows that the syncs since the last call added, changed or deleted, with where they lead
+ * now: for conntrack. The first call tells all. Valid until the next. */
+size_t ipvs_udp_changes(struct ipvs *v, const struct flow_target **ret);
 /* Destinations that drain: to be looked at again in a minute. */
 size_t ipvs_draining(const struct ipvs *v);
 /* kube-ipvs0, 0: not there yet. */

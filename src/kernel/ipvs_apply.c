@@ -178,6 +178,7 @@ static bool is_so_already(const struct step *s, int error)
 static void acknowledged(const struct step *s, uint32_t i)
 {
     struct ipvs_record *r = record(s->v, i);
+    ipvs_udp_note(s->v, &r->entry.key);
     switch (s->action) {
     case IPVS_ADD:
         r->state = (r->state & IPVS_TOUCHED) | IPVS_HAS;

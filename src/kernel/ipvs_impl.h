@@ -26,11 +26,17 @@ struct ipvs {
     size_t n_groups;
     struct ipvs_list drains;
     struct nl_buf buf;
+    VEC(struct ipvs_key) udp; /* servers that changed, themselves or a destination */
+    bool told;                /* conntrack has heard of every flow once */
+    VEC(struct flow_target) flows;
+    struct arena flow_mem; /* their ends */
     bool missing[2][KUBE_SET_COUNT]; /* sets, by family: IPv4, IPv6 */
 };
 
 /* Reads what the kernel has of ours into the store. */
 int ipvs_read(struct ipvs *v, struct err *err);
+/* A change of the kernel's that conntrack may have to hear of. */
+void ipvs_udp_note(struct ipvs *v, const struct ipvs_key *k);
 /* The destinations of a server: of those in the store that nobody wants, whether they are busy. */
 int ipvs_read_busy(struct ipvs *v, const struct ipvs_key *server, struct err *err);
 

@@ -236,7 +236,10 @@ int nft_kubeproxy_cleanup(struct nl_port *port, enum kubeproxy_whose whose, bool
 {
     static const uint8_t families[] = { NFPROTO_IPV4, NFPROTO_IPV6 };
     static const char *const tables[] = { "nat", "filter", "mangle" };
-    int r = 0;
+    uint32_t genid;
+    int r = nft_genid(port, &genid, err);
+    if (r == -EINVAL) /* no such subsystem: a kernel without nftables */
+        return 0;
     for (size_t i = 0; i < 2 && !r; i++) {
         if (whose != KUBEPROXY_OURS)
             r = clean_table(port, families[i], dry_run, out, err);

@@ -462,6 +462,8 @@ int nft_cleanup(struct nl_port *port, bool dry_run, bool *ret_existed, struct er
         r = nft_batch_send(&b, port, &e, 1, &n, err);
     }
     nl_buf_done(&b);
+    if (r == -EINVAL && !exists) /* no such subsystem: a kernel without nftables */
+        r = 0;
     if (r && r != -ENOENT) {
         err_prefix(err, "cannot %s table inet %s", exists ? "delete" : "look for",
                    PORTOLAN_NFT_TABLE);

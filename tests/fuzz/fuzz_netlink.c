@@ -7,6 +7,8 @@
 #include "base/buf.h"
 #include "kernel/conntrack.h"
 #include "kernel/host.h"
+#include "kernel/ipset.h"
+#include "kernel/ipvs_genl.h"
 #include "kernel/rtnl.h"
 
 struct canned {
@@ -90,6 +92,34 @@ static void with_conntrack(struct canned *c)
     conntrack_flush_udp(&c->port, keys, 2, NULL);
 }
 
+static void on_element(void *user, const struct ipvs_key *k)
+{
+    struct buf text = { 0 };
+    ipvs_text_element(&text, k);
+    *(size_t *)user += text.n;
+    buf_done(&text);
+}
+
+static void on_restart(void *user)
+{
+    *(size_t *)user = 0;
+}
+
+static void with_ipvs(struct canned *c)
+{
+    size_t told = 0;
+    const struct ipset_reader reader = { &told, on_element, on_restart };
+    for (int i = 0; i < 2 * KUBE_SET_COUNT; i++)
+        ipset_read(&c->port, (enum ipvs_set)(i / 2), i % 2 ? IP_V6 : IP_V4, &reader, NULL);
+    struct ipvs_service s;
+    struct ipvs_dest d;
+    const struct nlmsghdr *m = NULL;
+    while ((m = nl_walk(c->data, c->n, m))) {
+        ipvs_genl_service(m, &s);
+        ipvs_genl_dest(m, &d);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -103,5 +133,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     with_rtnl(&c);
     with_host(&c);
     with_conntrack(&c);
+    with_ipvs(&c);
     return 0;
 }

@@ -65,6 +65,16 @@ static const struct host_iface *iface(const struct view *v, const char *name)
     return i;
 }
 
+static void services_addresses_are_not_the_machines_own(void **state)
+{
+    (void)state;
+    struct view v = view_new();
+    run("ip link add kube-ipvs0 type bridge; ip addr add 10.96.0.1/32 dev kube-ipvs0");
+    look(&v);
+    assert_null(host_iface_find(&v.host, "kube-ipvs0"));
+    view_done(&v);
+}
+
 static void an_empty_machine_has_lo(void **state)
 {
     (void)state;
@@ -197,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_machine_has_lo),
+        cmocka_unit_test(services_addresses_are_not_the_machines_own),
         cmocka_unit_test(interfaces_are_seen_as_they_are),
         cmocka_unit_test(an_overlay_bridge_is_seen),
         cmocka_unit_test(an_unreadable_kernel_is_an_error),

@@ -268,6 +268,46 @@ static void udp_does_not_drain(void **state)
     assert_string_equal(ipvs_world_commands(world), "-dest ");
 }
 
+/* ---- conntrack ---- */
+
+static void told(const char *text)
+{
+    const struct flow_target *f;
+    struct buf out = { 0 };
+    char ip[IP_TEXT_MAX];
+    for (size_t n = ipvs_udp_changes(agent, &f); n; n--, f++) {
+        buf_printf(&out, "%s:%u", ip_format(&f->dialled, ip), f->port);
+        for (size_t i = 0; i < f->n_others; i++)
+            buf_printf(&out, " %s:%u", ip_format(&f->others[i].ip, ip), f->others[i].port);
+        buf_puts(&out, f->target.family ? "\n" : " nowhere\n");
+    }
+    assert_string_equal(buf_str(&out), text);
+    buf_done(&out);
+}
+
+static void conntrack_hears_of_udp(void **state)
+{
+    (void)state;
+    service(0, "service/a/dns", "10.96.0.1", L4_UDP, "10.244.0.1 10.244.0.2");
+    service(1, "service/a/ntp", "10.96.0.2", L4_UDP, "10.244.0.1");
+    service(2, "service/a/web", "10.96.0.3", L4_TCP, "10.244.0.1");
+    apply(IPVS_LOOK_AUDIT);
+    told("10.96.0.1:80 10.244.0.1:8080 10.244.0.2:8080\n10.96.0.2:80 10.244.0.1:8080\n");
+    told("");
+    service(0, "service/a/dns", "10.96.0.1", L4_UDP, "10.244.0.2");
+    service(2, "service/a/web", "10.96.0.3", L4_TCP, "10.244.0.2");
+    apply(0);
+    told("10.96.0.1:80 10.244.0.2:8080\n");
+    forget_groups();
+    apply(0);
+    told("10.96.0.1:80 nowhere\n10.96.0.2:80 nowhere\n");
+    service(0, "service/a/dns", "10.96.0.1", L4_UDP, "10.244.0.1");
+    apply(0);
+    start_agent(); /* whether its predecessor came that far nobody knows */
+    apply(IPVS_LOOK_AUDIT);
+    told("10.96.0.1:80 10.244.0.1:8080\n");
+}
+
 /* ---- refusals and others' edits ---- */
 
 static void a_refused_server_holds_up_nothing_else(void **state)
@@ -424,6 +464,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_destination_drains, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_returns_serves_again, setup, teardown),
         cmocka_unit_test_setup_teardown(udp_does_not_drain, setup, teardown),
+        cmocka_unit_test_setup_teardown(conntrack_hears_of_udp, setup, teardown),
         cmocka_unit_test_setup_teardown(a_refused_server_holds_up_nothing_else, setup, teardown),
         cmocka_unit_test_setup_teardown(what_others_took_away_is_put_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_set_of_another_type_is_named, setup, teardown),

@@ -1,5 +1,6 @@
 #include "test.h"
 
+#include <net/if.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -9,6 +10,7 @@
 #include "kernel/monitor.h"
 #include "kernel/nft.h"
 #include "kernel/rtnl.h"
+#include "model/ipvs.h"
 #include "netns.h"
 #include "plan/plan.h"
 #include "want.h"
@@ -90,6 +92,28 @@ static void what_does_not_concern_us_wakes_nobody(void **state)
     assert_events(m, "ip route add default via 192.0.2.9 table 7", 0);
     assert_events(m, "ip -6 route add 2001:db8:7::/48 dev u0", 0);
     assert_events(m, "ip route del 198.51.100.0/24", 0);
+    monitor_close(m);
+}
+
+/* A bridge of its name: not every kernel has dummies. */
+static void the_device_of_services_is_heard_when_it_goes(void **state)
+{
+    (void)state;
+    struct monitor *m = open_in_new_world();
+    struct err err = { 0 };
+    run("ip link add kube-ipvs0 type bridge; ip link set kube-ipvs0 addrgenmode none up");
+    monitor_read(m);
+    run("ip addr add 192.0.2.77/32 dev kube-ipvs0");
+    assert_true(monitor_read(m) & MONITOR_HOST);
+    assert_int_equal(monitor_ignore_addresses(m, if_nametoindex(IPVS_LINK), &err), 0);
+    assert_events(m, "ip addr add 10.96.0.1/32 dev kube-ipvs0", 0);
+    assert_events(m, "ip addr add fd00::1/128 dev kube-ipvs0 nodad", 0);
+    assert_events(m, "ip addr del 10.96.0.1/32 dev kube-ipvs0", 0);
+    assert_events(m, "ip addr add 192.0.2.5/24 dev u0", MONITOR_HOST);
+    assert_events(m, "ip route add default via 192.0.2.9", MONITOR_HOST);
+    assert_events(m, "ip route add unreachable 198.51.100.0/24 proto 107", MONITOR_OURS);
+    assert_events(m, "ip route add unreachable 198.51.101.0/24", 0);
+    assert_events(m, "ip link del kube-ipvs0", MONITOR_IPVS);
     monitor_close(m);
 }
 
@@ -261,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_are_told_apart),
         cmocka_unit_test(what_does_not_concern_us_wakes_nobody),
+        cmocka_unit_test(the_device_of_services_is_heard_when_it_goes),
         cmocka_unit_test(strangers_rules_are_told_apart),
         cmocka_unit_test(what_others_do_in_tables_of_their_own_is_heard_if_asked_for),
         cmocka_unit_test(a_switch_of_rp_filter_is_seen),
