@@ -179,7 +179,7 @@ def test_two_agents_of_one_node_do_not_fight_without_limit(tmp_path):
         (tmp_path / "elsewhere").mkdir()
         other = Agent(world.namespaces["elsewhere"], tmp_path / "elsewhere", world.config, "edge-a")
         world.agents.append(other)
-        says = "another agent writes the row of node edge-a; is --node right?"
+        says = "another agent writes what node edge-a says of itself; is --node right?"
         told = until(lambda: [a for a in (one, other) if says in a.log()], "one says so", 40)
         times = [r["time"] for r in rows_written(world)]
         assert len(times) < 20 and times[-1] - times[0] > 1.5  # unhindered, a tenth of a second

@@ -1,6 +1,7 @@
-/* Rows of this node in the status of a class, which nobody else should write.
+/* What this node says of itself and nobody else should write: its row in the status of a class, its
+ * Node's annotations.
  *
- * A row that is to be written again as it was written last has been changed by somebody: most likely
+ * One that is to be written again as it was written last has been changed by somebody: most likely
  * an agent on another machine that was given this node's name. Each would undo the other as fast as
  * the server takes it, so that from the first time on each waits longer. */
 #include <stdlib.h>
@@ -42,7 +43,8 @@ void rows_landed(struct rows *rows, const char *name, const char *body)
 
 static void explain(const struct rows *rows, struct buf *out)
 {
-    buf_printf(out, "another agent writes the row of node %s; is --node right?", rows->kube->node);
+    buf_printf(out, "another agent writes what node %s says of itself; is --node right?",
+               rows->kube->node);
 }
 
 uint64_t rows_wait_ms(struct rows *rows, const char *name, const char *path, const char *body)

@@ -1,0 +1,168 @@
+"""Addresses that nodes hold, by a faulty API server: annotations, Services' statuses and Events on their
+way there."""
+
+import os
+import time
+
+import pytest
+from kube_help import Agent, World, node, until
+
+CLASS = "reweave.levk.dev/node-address"
+ADDRESSES = "reweave.levk.dev/addresses"
+OPTIONS = ("--features", "loadbalancer", "--overlay", "weave")
+EDGE_A = "198.51.100.10"  # each namespace's eth0
+
+
+@pytest.fixture
+def world(tmp_path):
+    w = World(tmp_path, f"kb{os.getpid()}")
+    yield w
+    w.close()
+
+
+def held(name="web", address=EDGE_A, **spec):
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "games"},
+            "spec": {"type": "LoadBalancer", "loadBalancerClass": CLASS, "loadBalancerIP": address,
+                     "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]} | spec}
+
+
+def started(world):
+    agent = world.agent("edge-a", *OPTIONS)
+    until(lambda: published(world) == EDGE_A, lambda: f"the addresses\n{agent.log()}")
+    return agent
+
+
+def published(world):
+    return world.server.get("nodes", "", "edge-a")["metadata"].get("annotations", {}).get(ADDRESSES)
+
+
+def shown(world, name="web"):
+    status = world.server.get("services", "games", name).get("status", {})
+    return [i["ip"] for i in status.get("loadBalancer", {}).get("ingress", [])]
+
+
+def shows(world, address=EDGE_A, name="web"):
+    until(lambda: shown(world, name) == [address],
+          lambda: f"status of {name}: {shown(world, name)}\n{world.agents[0].log()}")
+
+
+def told(world, name=None):
+    """Names of the Services that Events were made for."""
+    posts = [r["body"]["regarding"] for r in world.server.asked("POST events")]
+    return [p["name"] for p in posts if p["kind"] == "Service" and name in (None, p["name"])]
+
+
+def test_a_conflict_is_decided_again(world):
+    started(world)
+
+    def meanwhile(r):
+        o = world.server.get("services", "games", "web")
+        o["metadata"]["labels"] = {"someone": "else"}
+        world.server.put(o)
+        return False
+    world.server.fault("PATCH services", meanwhile)
+    world.server.put(held())
+    shows(world)
+    versions = [int(r["body"]["metadata"]["resourceVersion"])
+                for r in world.server.asked("PATCH services")]
+    assert len(versions) == 2 and versions[0] < versions[1]
+    assert "event=source" not in world.agents[0].log()
+
+
+def test_one_status_is_one_write(world):
+    """Passes that run before the watch has shown what was written do not write it again."""
+    started(world)
+
+    def slow(r):
+        until(lambda: world.server.get("nodes", "", "n19"), "more passes")
+        return False
+    world.server.fault("PATCH services", slow)
+    world.server.put(held())
+    for i in range(20):
+        world.server.put(node(f"n{i}", f"10.9.1.{i}"))
+    shows(world)
+    time.sleep(1)  # nothing must happen
+    assert len(world.server.asked("PATCH services")) == 1
+    assert len(world.server.asked("PATCH nodes")) == 1
+
+
+def test_rights_that_lack_are_told_and_make_it_not_ready(world):
+    world.server.fault("PATCH nodes", lambda r: r.status(403, "Forbidden", "no rights"), times=3)
+    agent = world.agent("edge-a", *OPTIONS)
+    status, text = until(lambda: (a := agent.ready())[0] == 503 and "no rights" in a[1] and a,
+                         "not ready")
+    assert "1 statuses were not taken, first that of Node edge-a" in text
+    until(lambda: published(world) == EDGE_A, "the addresses", 30)
+    until(lambda: agent.ready()[0] == 200, "ready")
+    assert agent.log().count("a status was not taken") == 1, agent.log()
+
+
+def test_two_agents_of_one_node_do_not_fight_without_limit(tmp_path):
+    world = World(tmp_path, f"kf{os.getpid()}", ["edge-a", "elsewhere"])
+    try:
+        world.namespaces["elsewhere"].run("ip", "addr", "add", "198.51.100.99/24", "dev", "eth0")
+        one = started(world)
+        (tmp_path / "elsewhere").mkdir()
+        other = Agent(world.namespaces["elsewhere"], tmp_path / "elsewhere", world.config, "edge-a",
+                      *OPTIONS)
+        world.agents.append(other)
+        says = "another agent writes what node edge-a says of itself; is --node right?"
+        told = until(lambda: [a for a in (one, other) if says in a.log()], "one says so", 40)
+        times = [r["time"] for r in world.server.asked("PATCH nodes")]
+        assert len(times) < 20 and times[-1] - times[0] > 1.5
+        assert says in told[0].ready()[1]
+        world.agents.remove(other)
+        other.stop()
+        until(lambda: published(world) == EDGE_A, "its own addresses", 40)
+    finally:
+        world.close()
+
+
+# ---- Events ----
+
+
+def test_a_problem_is_an_event_once(world):
+    started(world)
+    world.server.put(held(address="192.0.2.1"))
+    until(lambda: told(world), "an Event")
+    event = next(r["body"] for r in world.server.asked("POST events")
+                 if r["body"]["regarding"]["kind"] == "Service")
+    web = world.server.get("services", "games", "web")
+    assert event["regarding"] == {"apiVersion": "v1", "kind": "Service", "namespace": "games",
+                                  "name": "web", "uid": web["metadata"]["uid"]}
+    assert (event["type"], event["reason"]) == ("Warning", "NoHolder")
+    assert event["note"].startswith('spec.loadBalancerIP "192.0.2.1": ')
+    for i in range(10):  # passes in which it stands
+        world.server.put(node(f"n{i}", f"10.9.1.{i}"))
+    time.sleep(4)  # nothing must happen
+    assert told(world) == ["web"] and not world.server.asked("PATCH events")
+
+
+def test_what_is_over_at_once_is_no_event(world):
+    started(world)
+    world.server.put(held(address="192.0.2.1"))
+    until(lambda: "NoHolder" in world.agents[0].log(), "the problem")
+    world.server.put(held(address=EDGE_A))
+    shows(world)
+    world.server.put(held("gone", "192.0.2.1"))
+    until(lambda: world.agents[0].log().count("NoHolder") > 1, "the problem of another")
+    world.server.delete("services", "games", "gone")
+    world.server.put(held("lasts", "192.0.2.1"))
+    until(lambda: told(world, "lasts"), "an Event")
+    assert told(world) == ["lasts"]
+
+
+def test_many_problems_are_told_in_turn(world):
+    """More than are remembered of what is over, and each but once."""
+    started(world)
+    n = 300
+    for i in range(n):
+        world.server.put(held(f"w{i}", "192.0.2.1"))
+    until(lambda: len(told(world)) >= 30, "Events", 40)
+    for i in range(10):
+        world.server.put(node(f"n{i}", f"10.9.1.{i}"))
+    until(lambda: len(told(world)) >= 35, "more Events", 40)
+    assert len(set(told(world))) == len(told(world))
+    times = [r["time"] for r in world.server.asked("POST events")]
+    assert len(times) <= 25 + (times[-1] - times[0]) + 2
+    assert not world.server.asked("PATCH events")
