@@ -146,12 +146,9 @@ static const char *conf(struct builder *b, const char *name)
  * then. And clients are not behind the device from which their packets come off it. */
 static void put_device(struct builder *b)
 {
-    const char *device = b->facts->overlay.device;
     put_sysctl(b, "net/ipv4/conf/all/send_redirects", "0", true);
     put_sysctl(b, conf(b, "send_redirects"), "0", true);
-    const struct host_iface *i = host_iface_find(b->p->snap->host, device);
-    if (i && i->rp_filter == 1)
-        put_sysctl(b, conf(b, "rp_filter"), "2", true);
+    put_sysctl(b, conf(b, "rp_filter"), "2", true);
 }
 
 static void put_overlay(struct builder *b)
