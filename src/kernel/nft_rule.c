@@ -6,9 +6,11 @@
 #include <linux/netfilter/nf_nat.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/rtnetlink.h>
+#include <net/if.h>
 #include <net/if_arp.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <string.h>
 
 /* After stdio.h, which they need. */
 #include <libnftnl/expr.h>
@@ -174,6 +176,27 @@ static void match_l4proto(struct nftnl_rule *r, uint8_t proto)
     compare_u8(r, proto);
 }
 
+static void load_ct_top(struct nftnl_rule *r)
+{
+    static const uint32_t top = HOLDER_MARK_MASK;
+    load_ct(r, NFT_CT_MARK, NFT_REG_1);
+    mask(r, &top, sizeof(top));
+}
+
+static void compare_ct_top(struct nftnl_rule *r, uint32_t op, uint32_t value)
+{
+    load_ct_top(r);
+    compare(r, op, &value, sizeof(value));
+}
+
+static void compare_iifname(struct nftnl_rule *r, uint32_t op, const char *ifname)
+{
+    char name[IFNAMSIZ] = { 0 };
+    strncpy(name, ifname, sizeof(name) - 1);
+    load_meta(r, NFT_META_IIFNAME, NFT_REG_1);
+    compare(r, op, name, sizeof(name));
+}
+
 static void match_ether(struct nftnl_rule *r)
 {
     static const uint16_t ether = ARPHRD_ETHER;
@@ -189,7 +212,6 @@ static uint32_t word_reg(uint32_t word)
 
 static void load_key(struct nftnl_rule *r, enum nft_key key)
 {
-    static const uint32_t top = HOLDER_MARK_MASK;
     uint32_t word = 0;
     for (int i = 0; i < NFT_FIELDS_MAX; i++) {
         uint32_t reg = word_reg(word);
@@ -250,8 +272,7 @@ static void load_key(struct nftnl_rule *r, enum nft_key key)
             word += 2;
             break;
         case NFT_EXPR_CT_MARK_TOP:
-            load_ct(r, NFT_CT_MARK, reg);
-            mask(r, &top, sizeof(top));
+            load_ct_top(r);
             word += 1;
             break;
         }
@@ -512,9 +533,17 @@ static void put_stmt(struct nftnl_rule *r, const struct nft_table *t, const stru
     case NFT_STMT_DROP:
         verdict(r, NF_DROP, NULL);
         break;
-    case NFT_STMT_CT_ORIGINAL:
-        load_ct(r, NFT_CT_DIRECTION, NFT_REG_1);
-        compare_u8(r, IP_CT_DIR_ORIGINAL);
+    case NFT_STMT_FROM_OVERLAY:
+        compare_iifname(r, NFT_CMP_EQ, t->overlay);
+        break;
+    case NFT_STMT_NOT_FROM_OVERLAY:
+        compare_iifname(r, NFT_CMP_NEQ, t->overlay);
+        break;
+    case NFT_STMT_CT_TOP_IS:
+        compare_ct_top(r, NFT_CMP_EQ, HOLDER_MARK(s->n));
+        break;
+    case NFT_STMT_CT_TOP_SET:
+        compare_ct_top(r, NFT_CMP_NEQ, 0);
         break;
     case NFT_STMT_SET_DADDR_DIALLED:
         load_ct_original(r, s->family == IP_V6 ? NFT_CT_DST_IP6 : NFT_CT_DST_IP, NFT_REG_1);

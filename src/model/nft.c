@@ -94,7 +94,6 @@ const struct nft_set_def nft_set_defs[NFT_SET_COUNT] = {
                         { NFT_FIELD_IP4, NFT_FIELD_IP4 },
                         .size = MANY,
                         .interval = true },
-    [NFT_OVERLAYS] = { "overlays", { NFT_FIELD_IFNAME }, .size = FEW },
     [NFT_HOLDERS] = { "holders", { NFT_FIELD_ETHER }, { NFT_FIELD_VERDICT }, .size = FEW },
     [NFT_HOLDERMARKS] = { "holdermarks", { NFT_FIELD_MARK }, { NFT_FIELD_VERDICT }, .size = FEW },
     [NFT_HOLDERCLAIMS] = { "holderclaims", { NFT_FIELD_MARK }, .size = FEW },

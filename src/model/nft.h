@@ -73,7 +73,6 @@ enum nft_set {
     NFT_HELD4,        /* flow: steered; its clients keep their address */
     NFT_HELDROUTE4,   /* flow: an endpoint is behind the overlay: its packets carry HELD_MARK */
     NFT_HELDNEAR4,    /* ip, interval . endpoint's ip: who is answered past this node */
-    NFT_OVERLAYS,     /* ifname: where holders' forwards arrive */
     NFT_HOLDERS,      /* ether saddr : goto the chain that marks the connection */
     NFT_HOLDERMARKS,  /* connmark & 0xff000000 : goto the chain that marks replies to the holder */
     NFT_HOLDERCLAIMS, /* connmark & 0xff000000: keeps its client's address */

@@ -41,7 +41,6 @@ const enum nft_expr nft_keys[NFT_KEY_COUNT][NFT_FIELDS_MAX] = {
     [NFT_FLOW_PRIORITY6] = { FLOW6, NFT_EXPR_PRIORITY },
     [NFT_FLOW_DADDR4] = { FLOW4, NFT_EXPR_DADDR4 },
     [NFT_FLOW_DADDR6] = { FLOW6, NFT_EXPR_DADDR6 },
-    [NFT_IIFNAME] = { NFT_EXPR_IIFNAME },
     [NFT_ETHER_SADDR] = { NFT_EXPR_ETHER_SADDR },
     [NFT_CT_MARK_TOP] = { NFT_EXPR_CT_MARK_TOP },
 };
@@ -102,7 +101,10 @@ uint8_t nft_stmt_header(const struct nft_stmt *s)
     case NFT_STMT_MARK_FLIP:
     case NFT_STMT_MASQUERADE:
     case NFT_STMT_DROP:
-    case NFT_STMT_CT_ORIGINAL:
+    case NFT_STMT_FROM_OVERLAY:
+    case NFT_STMT_NOT_FROM_OVERLAY:
+    case NFT_STMT_CT_TOP_IS:
+    case NFT_STMT_CT_TOP_SET:
     case NFT_STMT_CT_MARK_TOP:
     case NFT_STMT_MARK_TOP:
         break;

@@ -57,7 +57,6 @@ enum nft_key {
     NFT_FLOW_PRIORITY6,
     NFT_FLOW_DADDR4, /* NFT_FLOW4 . ip daddr */
     NFT_FLOW_DADDR6,
-    NFT_IIFNAME,
     NFT_ETHER_SADDR,
     NFT_CT_MARK_TOP,
     NFT_KEY_COUNT
@@ -65,40 +64,43 @@ enum nft_key {
 extern const enum nft_expr nft_keys[NFT_KEY_COUNT][NFT_FIELDS_MAX];
 
 enum nft_stmt_kind {
-    NFT_STMT_CT_STATE_NEW,   /* ct state new */
-    NFT_STMT_CT_STATUS_DNAT, /* ct status dnat */
-    NFT_STMT_CT_UNCONFIRMED, /* ct status ! confirmed */
-    NFT_STMT_CT_UNASSURED,   /* ct status ! assured */
-    NFT_STMT_CT_REPLY,       /* ct direction reply */
-    NFT_STMT_L4PROTO,        /* meta l4proto PROTO */
-    NFT_STMT_TCP_SYN,        /* tcp flags & syn == syn */
-    NFT_STMT_IN,             /* KEY @SET */
-    NFT_STMT_COUNTER,        /* counter */
-    NFT_STMT_JUMP,           /* jump CHAIN */
-    NFT_STMT_GOTO,           /* goto CHAIN */
-    NFT_STMT_RETURN,         /* return */
-    NFT_STMT_REJECT_RESET,   /* reject with tcp reset */
-    NFT_STMT_REJECT_PORT,    /* reject with icmpx port-unreachable */
-    NFT_STMT_SET_DADDR,      /* ip daddr set ADDRESS */
-    NFT_STMT_DNAT,           /* dnat ip to KEY map @SET: address, and port when the map has one */
-    NFT_STMT_SNAT_SADDR,     /* snat ip to ip saddr: claims the connection, changes nothing */
-    NFT_STMT_MARK,           /* meta mark set KEY map @SET */
-    NFT_STMT_MSS_TO_MTU,     /* tcp option maxseg size set rt mtu */
-    NFT_STMT_NOT_IN,         /* KEY != @SET */
-    NFT_STMT_SADDR_LOCAL,    /* fib saddr type local */
-    NFT_STMT_DADDR_LOCAL,    /* fib daddr type local */
-    NFT_STMT_VMAP,           /* KEY vmap @SET */
-    NFT_STMT_PRIORITY,       /* meta priority set KEY map @SET */
-    NFT_STMT_RANDOM,         /* meta priority set numgen random mod N [offset OFFSET] */
-    NFT_STMT_DADDR,          /* ip daddr set KEY map @SET */
-    NFT_STMT_UPDATE,         /* update @SET { KEY timeout Ns : ip daddr } */
-    NFT_STMT_DELETE,         /* delete @SET { KEY : ip daddr } */
-    NFT_STMT_IS_MARKED,      /* meta mark & BIT == BIT, of nft_table.masquerade_mark */
-    NFT_STMT_MARK_SET,       /* meta mark set meta mark | BIT */
-    NFT_STMT_MARK_FLIP,      /* meta mark set meta mark ^ BIT */
-    NFT_STMT_MASQUERADE,     /* masquerade fully-random */
-    NFT_STMT_DROP,           /* drop */
-    NFT_STMT_CT_ORIGINAL,    /* ct direction original */
+    NFT_STMT_CT_STATE_NEW,     /* ct state new */
+    NFT_STMT_CT_STATUS_DNAT,   /* ct status dnat */
+    NFT_STMT_CT_UNCONFIRMED,   /* ct status ! confirmed */
+    NFT_STMT_CT_UNASSURED,     /* ct status ! assured */
+    NFT_STMT_CT_REPLY,         /* ct direction reply */
+    NFT_STMT_L4PROTO,          /* meta l4proto PROTO */
+    NFT_STMT_TCP_SYN,          /* tcp flags & syn == syn */
+    NFT_STMT_IN,               /* KEY @SET */
+    NFT_STMT_COUNTER,          /* counter */
+    NFT_STMT_JUMP,             /* jump CHAIN */
+    NFT_STMT_GOTO,             /* goto CHAIN */
+    NFT_STMT_RETURN,           /* return */
+    NFT_STMT_REJECT_RESET,     /* reject with tcp reset */
+    NFT_STMT_REJECT_PORT,      /* reject with icmpx port-unreachable */
+    NFT_STMT_SET_DADDR,        /* ip daddr set ADDRESS */
+    NFT_STMT_DNAT,             /* dnat ip to KEY map @SET: address, and port when the map has one */
+    NFT_STMT_SNAT_SADDR,       /* snat ip to ip saddr: claims the connection, changes nothing */
+    NFT_STMT_MARK,             /* meta mark set KEY map @SET */
+    NFT_STMT_MSS_TO_MTU,       /* tcp option maxseg size set rt mtu */
+    NFT_STMT_NOT_IN,           /* KEY != @SET */
+    NFT_STMT_SADDR_LOCAL,      /* fib saddr type local */
+    NFT_STMT_DADDR_LOCAL,      /* fib daddr type local */
+    NFT_STMT_VMAP,             /* KEY vmap @SET */
+    NFT_STMT_PRIORITY,         /* meta priority set KEY map @SET */
+    NFT_STMT_RANDOM,           /* meta priority set numgen random mod N [offset OFFSET] */
+    NFT_STMT_DADDR,            /* ip daddr set KEY map @SET */
+    NFT_STMT_UPDATE,           /* update @SET { KEY timeout Ns : ip daddr } */
+    NFT_STMT_DELETE,           /* delete @SET { KEY : ip daddr } */
+    NFT_STMT_IS_MARKED,        /* meta mark & BIT == BIT, of nft_table.masquerade_mark */
+    NFT_STMT_MARK_SET,         /* meta mark set meta mark | BIT */
+    NFT_STMT_MARK_FLIP,        /* meta mark set meta mark ^ BIT */
+    NFT_STMT_MASQUERADE,       /* masquerade fully-random */
+    NFT_STMT_DROP,             /* drop */
+    NFT_STMT_FROM_OVERLAY,     /* iifname OVERLAY, of nft_table.overlay */
+    NFT_STMT_NOT_FROM_OVERLAY, /* iifname != OVERLAY */
+    NFT_STMT_CT_TOP_IS,        /* ct mark & 0xff000000 == N << 24 */
+    NFT_STMT_CT_TOP_SET,       /* ct mark & 0xff000000 != 0 */
     NFT_STMT_SET_DADDR_DIALLED, /* ip daddr set ct original ip daddr */
     NFT_STMT_CT_MARK_TOP,       /* ct mark set N << 24, keeping the other bits */
     NFT_STMT_MARK_TOP,          /* meta mark set N << 24, keeping the other bits */
@@ -111,7 +113,7 @@ struct nft_stmt {
     enum nft_set set;
     enum nft_key key;
     const char *text; /* JUMP, GOTO: the chain; SET_DADDR: the address */
-    uint32_t n;       /* RANDOM, CT_MARK_TOP, MARK_TOP: N; UPDATE: seconds */
+    uint32_t n;       /* RANDOM, CT_TOP_IS, CT_MARK_TOP, MARK_TOP: N; UPDATE: seconds */
     uint32_t offset;  /* RANDOM */
 };
 /* IP_V4 or IP_V6 when the statement reads or writes such a header, else 0. */
@@ -138,6 +140,7 @@ struct nft_table { /* family inet */
     const struct nft_set_def *sets; /* NFT_SET_COUNT of them */
     uint64_t holds;                 /* 1 << set for each it has */
     uint32_t masquerade_mark;       /* one bit */
+    const char *overlay;            /* the interface where holders' packets arrive */
     const struct nft_chain
         *chains; /* a chain stands before those it jumps to or after: any order */
     size_t n_chains;

@@ -421,8 +421,17 @@ static void put_stmt(struct buf *b, const struct nft_table *t, const struct nft_
     case NFT_STMT_DROP:
         buf_puts(b, "drop");
         break;
-    case NFT_STMT_CT_ORIGINAL:
-        buf_puts(b, "ct direction original");
+    case NFT_STMT_FROM_OVERLAY:
+        buf_printf(b, "iifname \"%s\"", t->overlay);
+        break;
+    case NFT_STMT_NOT_FROM_OVERLAY:
+        buf_printf(b, "iifname != \"%s\"", t->overlay);
+        break;
+    case NFT_STMT_CT_TOP_IS:
+        buf_printf(b, "ct mark & 0xff000000 == 0x%08" PRIx32, HOLDER_MARK(s->n));
+        break;
+    case NFT_STMT_CT_TOP_SET:
+        buf_puts(b, "ct mark & 0xff000000 != 0x00000000");
         break;
     case NFT_STMT_SET_DADDR_DIALLED:
         buf_printf(b, "%s daddr set ct original %s daddr", ip, ip);

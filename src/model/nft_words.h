@@ -44,7 +44,10 @@
 #define MARK_FLIP       { .kind = NFT_STMT_MARK_FLIP }
 #define MASQUERADE      { .kind = NFT_STMT_MASQUERADE }
 #define DROP            { .kind = NFT_STMT_DROP }
-#define CT_ORIGINAL     { .kind = NFT_STMT_CT_ORIGINAL }
+#define FROM_OVERLAY    { .kind = NFT_STMT_FROM_OVERLAY }
+#define NOT_FROM_OVERLAY { .kind = NFT_STMT_NOT_FROM_OVERLAY }
+#define CT_TOP_IS(m)    { .kind = NFT_STMT_CT_TOP_IS, .n = (m) }
+#define CT_TOP_SET      { .kind = NFT_STMT_CT_TOP_SET }
 #define SET_DADDR_DIALLED(f) { .kind = NFT_STMT_SET_DADDR_DIALLED, .family = (f) }
 #define CT_MARK_TOP(m)  { .kind = NFT_STMT_CT_MARK_TOP, .n = (m) }
 #define MARK_TOP(m)     { .kind = NFT_STMT_MARK_TOP, .n = (m) }

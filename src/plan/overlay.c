@@ -156,7 +156,6 @@ static void put_overlay(struct builder *b)
     const struct lb_overlay *o = &b->facts->overlay;
     if (!o->device)
         return;
-    nft_put_ifname(b->group, NFT_OVERLAYS, o->device);
     if (o->vxlan)
         put_vxlan(b);
     else

@@ -17,12 +17,14 @@
 #define HELD_CLAIM(proto) \
     RULE(L4PROTO(proto), IN(NFT_DIALLED_FLOW4, NFT_HELD4), COUNTER, GOTO("heldsource"))
 
-/* Rules that both kinds of a chain have. */
+/* Rules that several chains have. */
 #define ARRIVE_REPLY  RULE(CT_REPLY, CT_STATUS_DNAT, COUNTER, GOTO("reply"))
 #define ARRIVE_NEW    RULE(CT_STATE_NEW, COUNTER, JUMP("admit"))
 #define ADMIT_IPV6    RULE(IN(NFT_IIF_DIALLED6, NFT_IFADDR6), COUNTER, GOTO("admit6"))
 #define IDENTITY      RULE(CT_STATUS_DNAT, COUNTER, JUMP("claim"))
 #define LEAVE_REPLY   ARRIVE_REPLY
+#define ANSWER        RULE(CT_REPLY, GOTO("answer"))
+#define HELD_ROUTE    RULE(CT_TOP_IS(HELD_TOP), COUNTER, MARK_TOP(HELD_TOP))
 #define LEAVE_REFUSAL RULE(CT_REPLY, CT_UNCONFIRMED, COUNTER, GOTO("reply"))
 #define PROXY         RULE(COUNTER, JUMP("services"))
 #define LEARN         RULE(CT_STATE_NEW, CT_STATUS_DNAT, COUNTER, JUMP("remember"))
@@ -122,27 +124,26 @@ static const struct nft_chain chains[] = {
 };
 #define N_CHAINS (sizeof(chains) / sizeof(chains[0]))
 
-/* With held addresses, which are services: chains in the place of those of the same name, and two
- * more. */
+/* With held addresses, which are services: chains in the place of those of the same name, and
+ * three more. What every packet meets is not counted, the chains it leads to are. */
 static const struct nft_chain held[] = {
     /* A packet that a holder forwarded here tells its holder by its hardware address: every one,
      * so that a mark that is another one by now is mended. The mark stays with the connection, and
-     * replies carry it. */
-    BASE_CHAIN("arrive", "filter", "prerouting", PRIO_STEER, ARRIVE_REPLY,
-               RULE(CT_REPLY, VMAP(NFT_CT_MARK_TOP, NFT_HOLDERMARKS)),
-               RULE(CT_ORIGINAL, CT_STATUS_DNAT, IN(NFT_FLOW4, NFT_HELDROUTE4), COUNTER,
-                    MARK_TOP(HELD_TOP)),
-               RULE(CT_ORIGINAL, VMAP(NFT_ETHER_SADDR, NFT_HOLDERS)), ARRIVE_NEW),
-    BASE_CHAIN("leave", "route", "output", PRIO_MANGLE, LEAVE_REPLY, LEAVE_REFUSAL,
-               RULE(CT_REPLY, VMAP(NFT_CT_MARK_TOP, NFT_HOLDERMARKS)),
-               RULE(CT_ORIGINAL, IN(NFT_FLOW4, NFT_HELDROUTE4), COUNTER, MARK_TOP(HELD_TOP))),
+     * replies carry it. So do, with HELD_TOP, connections to an endpoint behind the overlay. */
+    BASE_CHAIN("arrive", "filter", "prerouting", PRIO_STEER, ANSWER,
+               RULE(FROM_OVERLAY, VMAP(NFT_ETHER_SADDR, NFT_HOLDERS)), ARRIVE_NEW, HELD_ROUTE),
+    BASE_CHAIN("leave", "route", "output", PRIO_MANGLE, LEAVE_REFUSAL, ANSWER,
+               RULE(CT_STATE_NEW, IN(NFT_FLOW4, NFT_HELDROUTE4), COUNTER, CT_MARK_TOP(HELD_TOP)),
+               HELD_ROUTE),
+    CHAIN("answer", RULE(CT_STATUS_DNAT, COUNTER, GOTO("reply")),
+          RULE(CT_TOP_SET, VMAP(NFT_CT_MARK_TOP, NFT_HOLDERMARKS))),
 
     /* Whatever interface it is dialled on, once no PortMap has the port. */
     CHAIN("admit", RULE(IN(NFT_IIF_DIALLED4, NFT_IFADDR4), COUNTER, JUMP("admit4")), ADMIT_IPV6,
           RULE(IN(NFT_FLOW4, NFT_HELD4), COUNTER, GOTO("hold"))),
     /* A connection whose endpoint is the very address that was dialled is not translated, and
      * when it is confirmed nothing gives its packets the destination back. */
-    CHAIN("hold", RULE(IN(NFT_FLOW4, NFT_HELDROUTE4), COUNTER, MARK_TOP(HELD_TOP)),
+    CHAIN("hold", RULE(IN(NFT_FLOW4, NFT_HELDROUTE4), COUNTER, CT_MARK_TOP(HELD_TOP)),
           RULE(CT_UNCONFIRMED, COUNTER, SET_DADDR(IP_V4, STANDIN4), RETURN),
           RULE(CT_STATUS_DNAT, COUNTER, SET_DADDR(IP_V4, STANDIN4))),
     BASE_CHAIN("proxy", "nat", "prerouting", PRIO_SERVICE,
@@ -151,7 +152,7 @@ static const struct nft_chain held[] = {
     /* Whom the endpoint would answer past this node is masqueraded. What came off the overlay is
      * answered over it; a bridged packet does not tell later on where it came from. */
     BASE_CHAIN("learn", "filter", "prerouting", PRIO_LEARN,
-               RULE(CT_STATE_NEW, CT_STATUS_DNAT, NOT_IN(NFT_IIFNAME, NFT_OVERLAYS),
+               RULE(CT_STATE_NEW, CT_STATUS_DNAT, NOT_FROM_OVERLAY,
                     IN(NFT_SADDR_DADDR4, NFT_HELDNEAR4), COUNTER, MARK_SET),
                LEARN),
     /* All other clients keep their addresses, here and where a holder forwards to. */
@@ -202,6 +203,11 @@ bool plan_needs_nft(const struct plan_options *options)
            !options->serviceproxy;
 }
 
+static const char *overlay_device(const struct plan_options *o)
+{
+    return o->overlay && strcmp(o->overlay, "vxlan") ? o->overlay : OVERLAY_LINK;
+}
+
 const struct nft_table *plan_ruleset(const struct plan_options *options)
 {
     static struct nft_table tables[sizeof(extents) / sizeof(extents[0]) + 1]
@@ -218,6 +224,7 @@ const struct nft_table *plan_ruleset(const struct plan_options *options)
         .chains = options->loadbalancer ? held_chains : chains + e->first,
         .n_chains = options->loadbalancer ? put_held_chains(held_chains) : e->end - e->first,
         .masquerade_mark = UINT32_C(1) << options->masquerade_bit % 32,
+        .overlay = overlay_device(options),
     };
     return t;
 }
