@@ -28,7 +28,7 @@ import yaml
 
 from . import netns, pods, probe, procs
 from .agents import Agent
-from .kube import APPLY, MERGE, KubeClient, path_of
+from .kube import APPLY, MERGE, KubeClient, KubeError, path_of
 
 ROOT = "/run/portolan-lab"
 SAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
@@ -126,10 +126,28 @@ class KubeFolder:
         main = {key: value for key, value in object_.items() if key != "status"}
         main["metadata"] = {key: object_["metadata"][key] for key in ("name", "annotations", "labels")
                             if key in object_["metadata"]}
-        self.client("PATCH", self._path(kind, name) + "?fieldManager=lab&force=true", main, APPLY)
         if kind == "Node":
+            self.client("PATCH", self._path(kind, name) + "?fieldManager=lab&force=true", main, APPLY)
             self.client("PATCH", self._path(kind, name, "status"), {"status": object_["status"]},
                         MERGE)
+        else:  # replaced: what is applied as an empty list is left out, and has its default again
+            self._replace(kind, name, main)
+
+    def _replace(self, kind, name, main):
+        try:
+            before = self.get(kind, name)["metadata"]
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            self.client("POST", self._path(kind), main)
+        else:
+            main["metadata"]["resourceVersion"] = before["resourceVersion"]
+            try:
+                self.client("PUT", self._path(kind, name), main)
+            except KubeError as error:
+                if error.status != 409:  # an agent has written its status meanwhile
+                    raise
+                self._replace(kind, name, main)
 
     def get(self, kind, name):
         return self.client("GET", self._path(kind, name))

@@ -307,7 +307,7 @@ static void on_away(uv_timer_t *t)
         log_error("event=bird_stale text=%s", log_quote(err.text));
         return;
     }
-    m->flushes++;
+    m->flushes += n > 0;
     m->flushed_routes += (uint64_t)n;
     log_warn("event=bird_stale away_ms=%u routes_flushed=%d cause=%s", m->away_ms, n,
              log_quote(m->down));
@@ -445,7 +445,7 @@ void mesh_metrics(const struct mesh *m, struct buf *out)
     put_sessions(m, out);
     put_routes(m, out);
     put_head(out, "portolan_bird_flushes_total", "counter",
-             "Times BIRD was away for so long that its routes were flushed.");
+             "Times BIRD was away for so long that routes of its were flushed.");
     buf_printf(out, "portolan_bird_flushes_total %" PRIu64 "\n", m->flushes);
     put_head(out, "portolan_bird_flushed_routes_total", "counter", "Routes flushed then.");
     buf_printf(out, "portolan_bird_flushed_routes_total %" PRIu64 "\n", m->flushed_routes);

@@ -345,6 +345,22 @@ static void account(struct pass *p, const struct plan *plan, const struct times 
     p->metrics.links = (uint32_t)plan->desired.n_links;
 }
 
+/* The plan, with what deleted classes left to stay and what waits for BIRD. */
+static struct desired wanted_now(struct pass *p, const struct snapshot *snap,
+                                 const struct desired *planned, struct err *reterr_unkept)
+{
+    struct desired d = *planned;
+    keep_apply(p->keep, snap, &d);
+    if (keep_write(p->keep, reterr_unkept))
+        say_error(p, "kept", reterr_unkept->text);
+    if (p->mesh) {
+        mesh_want(p->mesh, d.bird);
+        d.held = mesh_unsettled(p->mesh, &d.n_held);
+        p->held = d.n_held;
+    }
+    return d;
+}
+
 enum pass_result pass_run(struct pass *p, unsigned needs)
 {
     struct times t = { .start = clock_mono_us() };
@@ -372,16 +388,8 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     bool mends = snap.changes_known && !snap.n_changes && !host_news && !p->held;
     const struct plan *plan = plan_build(p->planner, &snap);
     t.planned = clock_mono_us();
-    struct desired desired = plan->desired;
     struct err unkept = { 0 };
-    keep_apply(p->keep, &snap, &desired);
-    if (keep_write(p->keep, &unkept))
-        say_error(p, "kept", unkept.text);
-    if (p->mesh) {
-        mesh_want(p->mesh, desired.bird);
-        desired.held = mesh_unsettled(p->mesh, &desired.n_held);
-        p->held = desired.n_held;
-    }
+    struct desired desired = wanted_now(p, &snap, &plan->desired, &unkept);
     t.kernel_us = -p->nft_port->batch_us;
     bool many = !snap.changes_known || host_news || snap.n_changes >= MANY_CHANGES;
     int r = (many ? apply_unheard : apply)(p, &desired, needs, &table_ok, &p->failure);
@@ -409,5 +417,7 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
         malloc_trim(0); /* leaves more free memory behind than the next passes use */
     if (!r)
         what_is_undone(p, failed, replan, written);
+    if (!*p->failure.text)
+        p->failure = unkept;
     return settle(p);
 }

@@ -76,7 +76,7 @@ def test_routes_of_a_bird_that_died_before_its_class_are_flushed(make_lab):
 def test_rules_that_are_there_stay_while_bird_is_asked(make_lab):
     """A node joins, so that rules change, while BIRD does not answer: none goes before another is
     there."""
-    lab = make_lab("hybrid")
+    lab = make_lab("hybrid", fallThrough=["PodCIDRs", "AttachedNetworks"])
     bird, before = lab.bird_pid("k8s-1"), lab.rules("k8s-1", 4)
     lab.agents["k8s-1"].wait_log("event=bird_configured sessions=4")
     os.kill(bird, signal.SIGSTOP)

@@ -394,9 +394,9 @@ def test_the_status_says_how_each_node_is(hybrid, binary):
     lab.folder.delete("Node", "k8s-3")
     status = wait_conditions(lab, binary, ready="2/2", **WELL)
     assert [r["name"] for r in status["nodes"]] == ["k8s-1", "k8s-2"]
-    header, row = get(lab, binary).splitlines()
-    assert dict(zip(header.split(), row.split()))["READY"] == "2/2"
-    assert row.split()[:4] == ["pods", "47", "ingress0", "pod0"]
+    wait_until(lambda: get(lab, binary).splitlines()[1].split()[:5] ==
+               ["pods", "47", "ingress0", "pod0", "2/2"], 5, lambda: get(lab, binary), 0.1)
+    assert get(lab, binary).split()[:5] == ["NAME", "TABLE", "LINK", "MESH", "READY"]
 
 
 @pytest.mark.folder_only("the API server refuses the change, see tests/api")
@@ -442,7 +442,7 @@ def test_metrics(make_lab, binary):
 def test_what_changes_while_bird_is_asked_is_not_forgotten(make_lab, binary):
     """BIRD is stopped in the middle, so that the answer to one configuration comes after the next
     is wanted."""
-    lab = make_lab("hybrid")
+    lab = make_lab("hybrid", fallThrough=["PodCIDRs", "AttachedNetworks"])
     agent, bird = lab.agents["k8s-1"], lab.bird_pid("k8s-1")
     agent.wait_log("event=bird_configured")
     lab.put_node("k8s-9")
@@ -457,4 +457,5 @@ def test_what_changes_while_bird_is_asked_is_not_forgotten(make_lab, binary):
     finally:
         os.kill(bird, signal.SIGCONT)
     wait_until(lambda: "10.48.0.8" in open(lab.conf("k8s-1")).read(), 10, "the newest configuration")
-    assert "10.48.0.8" in lab.birdc("k8s-1", "show", "protocols", "all")
+    wait_until(lambda: "10.48.0.8" in lab.birdc("k8s-1", "show", "protocols", "all"), 10,
+               "a session with k8s-8")
