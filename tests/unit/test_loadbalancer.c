@@ -1,0 +1,494 @@
+/* The load balancer's policy, branch by branch: who holds an address, who writes a status, who is told,
+ * which mark a holder has. What is programmed then: tests/golden/held-*. Any world: tests/property. */
+#include "test.h"
+
+#include <string.h>
+
+#include "codec_help.h"
+#include "plan/plan.h"
+#include "plan/plan_text.h"
+#include "store/store.h"
+
+#define IFACES 4
+
+struct bench { /* one node's view of a cluster */
+    struct store *store;
+    const char *node;
+    struct plan_options options;
+    struct planner *planner;
+    struct host host;
+    bool host_changed;
+    struct host_iface ifaces[IFACES];
+    struct host_address addresses[IFACES][3];
+    struct applied applied;
+    const struct plan *plan;
+    struct status_writes writes;
+    struct buf text; /* of the last plan */
+};
+
+static void add_iface(struct bench *b, const char *name, const char *const *addresses)
+{
+    uint32_t i = b->host.n_ifaces++;
+    b->ifaces[i] = (struct host_iface){ name, 1500, true, .addresses = b->addresses[i] };
+    for (; addresses[b->ifaces[i].n_addresses]; b->ifaces[i].n_addresses++) {
+        struct host_address *x = &b->addresses[i][b->ifaces[i].n_addresses];
+        *x = (struct host_address){ .prefix_len = 24 };
+        assert_true(ip_parse(addresses[b->ifaces[i].n_addresses], &x->ip));
+    }
+}
+
+static void begin(struct bench *b, const char *node)
+{
+    *b = (struct bench){ .node = node, .applied.acknowledged = true };
+    b->options = (struct plan_options){ .portmap = true, .loadbalancer = true, .overlay = "weave" };
+    b->host = (struct host){ .ifaces = b->ifaces,
+                             .forwarding4 = true,
+                             .bridge_nf_call_iptables = 1,
+                             .forwarding4_error = "",
+                             .forwarding6_error = "" };
+    add_iface(b, "weave", (const char *const[]){ "10.32.0.1", NULL });
+    memcpy(b->ifaces[0].mac, "\x9e\0\0\0\0\x01", 6);
+    b->store = store_new();
+    b->planner = planner_new(&b->options);
+}
+
+static void end(struct bench *b)
+{
+    planner_free(b->planner);
+    store_free(b->store);
+    buf_done(&b->text);
+}
+
+static void plan(struct bench *b)
+{
+    struct snapshot s = { .node = b->node, .host = &b->host, .host_changed = b->host_changed };
+    store_snapshot(b->store, &s);
+    b->plan = plan_build(b->planner, &s);
+    b->writes = plan_statuses(b->planner, &s, &b->applied);
+    buf_clear(&b->text);
+    plan_text(b->plan, &b->writes, &b->text);
+    store_commit(b->store);
+    b->host_changed = false;
+}
+
+static void put(struct bench *b, const char *yaml)
+{
+    struct decoded d = decode(yaml, strlen(yaml), CODEC_YAML);
+    if (d.errors.n)
+        fail_msg("%s", d.errors.v[0]);
+    for (size_t i = 0; i < d.objects.n; i++)
+        store_upsert(b->store, d.objects.v[i]);
+    d.objects.n = 0;
+    decoded_done(&d);
+}
+
+static void put_node(struct bench *b, const char *name, const char *addresses, const char *overlay)
+{
+    struct buf y = { 0 };
+    buf_printf(&y,
+               "apiVersion: v1\nkind: Node\nmetadata: {name: %s, annotations: "
+               "{reweave.levk.dev/addresses: '%s', reweave.levk.dev/weave: '%s'}}\n",
+               name, addresses, overlay);
+    put(b, y.p);
+    buf_done(&y);
+}
+
+static void put_service(struct bench *b, const char *name, const char *ip, const char *ingress)
+{
+    struct buf y = { 0 };
+    buf_printf(&y,
+               "apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: a}\n"
+               "spec: {type: LoadBalancer, loadBalancerClass: reweave.levk.dev/node-address, "
+               "loadBalancerIP: '%s', clusterIP: 10.96.0.1, ports: [{port: 80}]}\n"
+               "status: {loadBalancer: {ingress: [%s]}}\n",
+               name, ip, ingress);
+    put(b, y.p);
+    buf_done(&y);
+}
+
+static bool says(const struct bench *b, const char *line)
+{
+    return strstr(buf_str(&b->text), line);
+}
+
+static void assert_says(const struct bench *b, const char *line)
+{
+    if (!says(b, line))
+        fail_msg("%s does not say %s, but\n%s", b->node, line, buf_str(&b->text));
+}
+
+/* The Event's problem of that reason, NULL: none or not this node's to tell. */
+static const struct problem *told(const struct bench *b, const char *reason)
+{
+    for (size_t i = 0; i < b->plan->problems.n; i++)
+        if (!strcmp(b->plan->problems.v[i].reason, reason) && b->plan->problems.v[i].event)
+            return &b->plan->problems.v[i];
+    return NULL;
+}
+
+/* ---- who holds, who writes, who tells ---- */
+
+#define OVERLAY_A "10.32.0.1,9e:00:00:00:00:01"
+#define OVERLAY_B "10.32.0.2,9e:00:00:00:00:02"
+#define OVERLAY_C "10.32.0.3,9e:00:00:00:00:03"
+
+static const struct decision {
+    const char *ip, *ingress;
+    const char *forwards; /* the node, NULL: none */
+    const char *writer;   /* of the status, NULL: nobody writes */
+    const char *writes;
+    const char *reason; /* of the problem, NULL: none */
+    const char *teller;
+} decisions[] = {
+    /* a holds 192.0.2.1, b 192.0.2.2, b and c 192.0.2.9 */
+    { "192.0.2.1", "", "a", "a", "192.0.2.1", NULL, NULL },
+    { "192.0.2.2", "", "b", "b", "192.0.2.2", NULL, NULL },
+    { "::ffff:192.0.2.2", "", "b", "b", "192.0.2.2", NULL, NULL },
+    { "192.0.2.2", "{ip: 192.0.2.2}", "b", NULL, NULL, NULL, NULL },
+    { "192.0.2.2", "{ip: 192.0.2.1}", "b", "b", "192.0.2.2", NULL, NULL },
+    { "192.0.2.2", "{ip: 192.0.2.2}, {ip: 192.0.2.3}", "b", "b", "192.0.2.2", NULL, NULL },
+    { "192.0.2.2", "{hostname: lb.example}", "b", "b", "192.0.2.2", NULL, NULL },
+    { "", "", NULL, NULL, NULL, "AddressInvalid", "a" },
+    { "192.0.2", "", NULL, NULL, NULL, "AddressInvalid", "a" },
+    { "2001:db8::1", "", NULL, NULL, NULL, "AddressInvalid", "a" },
+    { "192.0.2.01", "{ip: 192.0.2.2}", NULL, "b", "none", "AddressInvalid", "b" },
+    { "192.0.2.7", "", NULL, NULL, NULL, "NoHolder", "a" },
+    { "192.0.2.7", "{ip: 192.0.2.7}", NULL, "a", "none", "NoHolder", "a" },
+    { "192.0.2.7", "{ip: 192.0.2.2}", NULL, "b", "none", "NoHolder", "b" },
+    { "192.0.2.7", "{ip: 192.0.2.2}, {ip: 192.0.2.2}", NULL, "a", "none", "NoHolder", "a" },
+    { "192.0.2.9", "", NULL, NULL, NULL, "SeveralHolders", "a" },
+    { "192.0.2.9", "{ip: 192.0.2.9}", NULL, "a", "none", "SeveralHolders", "a" },
+};
+
+static void check_decision(const struct decision *d, const char *node)
+{
+    struct bench b;
+    char line[200];
+    begin(&b, node);
+    put_node(&b, "a", "192.0.2.1", OVERLAY_A);
+    put_node(&b, "b", "192.0.2.2,192.0.2.9", OVERLAY_B);
+    put_node(&b, "c", " 192.0.2.9 ,192.0.2.9", OVERLAY_C);
+    put_service(&b, "web", d->ip, d->ingress);
+    plan(&b);
+    bool forwards = d->forwards && !strcmp(d->forwards, node);
+    bool writes = d->writer && !strcmp(d->writer, node);
+    bool tells = d->teller && !strcmp(d->teller, node);
+    if (says(&b, "service/a/web service4") != forwards)
+        fail_msg("%s: %s forwards, or does not", d->ip, node);
+    if (says(&b, "status Service") != writes)
+        fail_msg("%s showing %s: %s writes, or does not", d->ip, d->ingress, node);
+    snprintf(line, sizeof(line), "status Service a/web ingress %s\n", writes ? d->writes : "");
+    if (writes)
+        assert_says(&b, line);
+    snprintf(line, sizeof(line),
+             "problem Service a/web spec.loadBalancerIP%s%s%s %s: ", *d->ip ? " \"" : "", d->ip,
+             *d->ip ? "\"" : "", d->reason ? d->reason : "");
+    if (d->reason)
+        assert_says(&b, line);
+    else
+        assert_false(says(&b, "problem Service"));
+    assert_int_equal(d->reason && told(&b, d->reason), tells);
+    end(&b);
+}
+
+static void one_forwards_one_writes_one_tells(void **state)
+{
+    (void)state;
+    static const char *const nodes[] = { "a", "b", "c" };
+    for (size_t i = 0; i < sizeof(decisions) / sizeof(decisions[0]); i++)
+        for (size_t j = 0; j < 3; j++)
+            check_decision(&decisions[i], nodes[j]);
+}
+
+static void what_is_of_another_class_or_type_is_left_alone(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {
+        "type: LoadBalancer, loadBalancerClass: other, loadBalancerIP: 192.0.2.1",
+        "type: LoadBalancer, loadBalancerIP: 192.0.2.1",
+        "type: ClusterIP, loadBalancerClass: reweave.levk.dev/node-address, "
+        "loadBalancerIP: 192.0.2.1",
+    };
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+        struct bench b;
+        struct buf y = { 0 };
+        begin(&b, "a");
+        add_iface(&b, "eth0", (const char *const[]){ "192.0.2.1", NULL });
+        put_node(&b, "a", "192.0.2.1", OVERLAY_A);
+        buf_printf(&y,
+                   "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: a}\n"
+                   "spec: {%s, clusterIP: 10.96.0.1, ports: [{port: 80}]}\n"
+                   "status: {loadBalancer: {ingress: [{ip: 192.0.2.9}]}}\n",
+                   specs[i]);
+        put(&b, y.p);
+        plan(&b);
+        assert_string_equal(buf_str(&b.text), "element loadbalancer overlays { \"weave\" }\n");
+        buf_done(&y);
+        end(&b);
+    }
+}
+
+static void an_address_is_shown_once_it_is_served(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct refusal refused = { .owner = "service/a/web", .object = "x", .text = "" };
+    begin(&b, "a");
+    put_node(&b, "a", "192.0.2.1", OVERLAY_A);
+    put_service(&b, "web", "192.0.2.1", "");
+    put_service(&b, "gone", "192.0.2.7", "{ip: 192.0.2.7}");
+    b.applied.acknowledged = false;
+    plan(&b);
+    assert_false(says(&b, "status Service a/web"));
+    assert_says(&b, "status Service a/gone ingress none\n"); /* at once */
+    b.applied = (struct applied){ &refused, 1, true, NULL };
+    plan(&b);
+    assert_false(says(&b, "status Service a/web"));
+    refused.owner = "service/a/other";
+    plan(&b);
+    assert_says(&b, "status Service a/web ingress 192.0.2.1\n");
+    end(&b);
+}
+
+static void an_address_moves_and_nobody_serves_it_twice(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        int forwards; /* 0: a, 1: b, -1: nobody */
+    } steps[] = { { "192.0.2.1", "", 0 },
+                  { "192.0.2.1", "192.0.2.1", -1 },
+                  { "", "192.0.2.1", 1 },
+                  { "", "", -1 },
+                  { "192.0.2.1", "192.0.2.2", 0 } };
+    struct bench nodes[2];
+    begin(&nodes[0], "a");
+    begin(&nodes[1], "b");
+    assert_true(ip_parse("10.32.0.2", &nodes[1].addresses[0][0].ip));
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+        for (int j = 0; j < 2; j++) {
+            struct bench *b = &nodes[j];
+            put_node(b, "a", steps[i].a, OVERLAY_A);
+            put_node(b, "b", steps[i].b, OVERLAY_B);
+            if (!i)
+                put_service(b, "web", "192.0.2.1", "");
+            plan(b);
+            assert_int_equal(says(b, "service/a/web held4"), steps[i].forwards == j);
+            assert_int_equal(says(b, "loadbalancer holders"), steps[i].forwards == !j);
+        }
+    end(&nodes[0]);
+    end(&nodes[1]);
+}
+
+/* ---- annotations ---- */
+
+static void garbage_costs_its_node_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *addresses, *overlay, *annotation;
+    } bad[] = {
+        { ",", "", "addresses" },
+        { "192.0.2.1,", "", "addresses" },
+        { " ", "", "addresses" },
+        { "192.0.2.1 192.0.2.2", "", "addresses" },
+        { "192.0.2.1,2001:db8::1", "", "addresses" },
+        { "192.0.2.1,192.0.2.256", OVERLAY_B, "addresses" },
+        { "192.0.2.1", "10.32.0.2", "weave" },
+        { "192.0.2.1", "10.32.0.2,", "weave" },
+        { "192.0.2.1", "10.32.0.2,9e:00:00:00:00", "weave" },
+        { "192.0.2.1", "10.32.0.2,9e:00:00:00:00:0g", "weave" },
+        { "192.0.2.1", "10.32.0.2,9e:00:00-00:00:02", "weave" },
+        { "192.0.2.1", "10.32.0.2,9e:00:00:00:00:02,", "weave" },
+        { "192.0.2.1", " 10.32.0.2,9e:00:00:00:00:02", "weave" },
+        { "192.0.2.1", "fd00::2,9e:00:00:00:00:02", "weave" },
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct bench b;
+        struct buf line = { 0 };
+        begin(&b, "a");
+        put_node(&b, "a", "192.0.2.2", OVERLAY_A);
+        put_node(&b, "b", bad[i].addresses, bad[i].overlay);
+        put_node(&b, "c", "192.0.2.3", OVERLAY_C);
+        put_service(&b, "garbage", "192.0.2.1", "");
+        put_service(&b, "here", "192.0.2.2", "");
+        put_service(&b, "there", "192.0.2.3", "");
+        plan(&b);
+        buf_printf(&line, "problem Node b reweave.levk.dev/%s \"%s\" InvalidAnnotation: ",
+                   bad[i].annotation,
+                   bad[i].annotation[0] == 'a' ? bad[i].addresses : bad[i].overlay);
+        assert_says(&b, line.p);
+        assert_non_null(told(&b, "InvalidAnnotation"));
+        assert_says(&b, "problem Service a/garbage spec.loadBalancerIP \"192.0.2.1\" NoHolder: ");
+        assert_says(&b, "element service/a/here held4 { 192.0.2.2 . tcp . 80 }");
+        assert_says(&b, "element loadbalancer holders { 9e:00:00:00:00:03 : goto holder-");
+        assert_false(says(&b, "holders { 9e:00:00:00:00:02"));
+        buf_done(&line);
+        end(&b);
+    }
+}
+
+static void what_is_published_is_sorted_and_of_the_host(void **state)
+{
+    (void)state;
+    struct bench b;
+    begin(&b, "a");
+    b.options.address_exclude = (const char *const[]){ "veth*", "cni?" };
+    b.options.n_address_exclude = 2;
+    add_iface(&b, "eth0", (const char *const[]){ "9.9.9.9", "2001:db8::1", "169.254.3.4", NULL });
+    add_iface(&b, "cni0", (const char *const[]){ "10.244.0.1", NULL });
+    add_iface(&b, "vethernet", (const char *const[]){ "10.244.0.2", NULL });
+    put_node(&b, "a", "", "");
+    plan(&b);
+    assert_says(&b, "annotate Node a addresses=9.9.9.9 overlay=" OVERLAY_A "\n");
+    b.ifaces[2].name = "eth1"; /* sorted as text */
+    b.ifaces[3].name = "kube-ipvs0";
+    assert_true(ip_parse("9.9.9.9", &b.addresses[2][0].ip));
+    assert_true(ip_parse("10.1.1.1", &b.addresses[1][2].ip));
+    b.host_changed = true;
+    plan(&b);
+    assert_says(&b, "annotate Node a addresses=10.1.1.1,9.9.9.9 overlay=" OVERLAY_A "\n");
+    put_node(&b, "a", "10.1.1.1,9.9.9.9", OVERLAY_A);
+    plan(&b);
+    assert_false(says(&b, "annotate"));
+    b.ifaces[0].name = "other"; /* the overlay goes, and so does what was said of it */
+    b.host.ifaces = b.ifaces + 1;
+    b.host.n_ifaces = 3;
+    b.host_changed = true;
+    plan(&b);
+    assert_says(&b, "annotate Node a addresses=10.1.1.1,9.9.9.9 overlay=\n");
+    end(&b);
+}
+
+static void an_overlay_without_room_is_a_problem(void **state)
+{
+    (void)state;
+    struct bench b;
+    begin(&b, "c");
+    b.options.overlay = OVERLAY_VXLAN;
+    assert_true(ip_prefix_parse("169.254.96.0/30", &b.options.overlay_subnet));
+    put_node(&b, "a", "", "169.254.96.1,02:6b:a9:fe:60:01");
+    put_node(&b, "b", "", "169.254.96.2,02:6b:a9:fe:60:02");
+    put_node(&b, "c", "", "169.254.96.2,02:6b:a9:fe:60:02"); /* b has it first */
+    plan(&b);
+    assert_says(&b, "annotate Node c addresses=10.32.0.1 overlay=\n");
+    assert_says(&b, "problem Node c overlay \"169.254.96.0/30\" OverlayUnavailable: ");
+    assert_true(store_remove(b.store, KIND_NODE, "", "a"));
+    plan(&b);
+    assert_says(&b, "overlay=169.254.96.1,02:6b:a9:fe:60:01\n");
+    end(&b);
+}
+
+/* ---- holders ---- */
+
+static void put_holder(struct bench *b, unsigned i, const char *name)
+{
+    char ip[IP_TEXT_MAX], overlay[64];
+    snprintf(ip, sizeof(ip), "198.18.%u.%u", i / 256, i % 256);
+    snprintf(overlay, sizeof(overlay), "10.32.0.%u,9e:00:00:01:%02x:%02x", 2 + i % 250, i / 256,
+             i % 256);
+    put_node(b, name, ip, overlay);
+    put_service(b, name, ip, "");
+}
+
+static void marks_follow_from_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *names[5];
+        unsigned marks[5];
+    } cases[] = {
+        { { "edge-a" }, { 108 } },                                   /* 107 is taken for ever */
+        { { "node-126", "node-144" }, { 106, 108 } },                /* both 106; past 107 */
+        { { "node-121", "node-154", "node-259" }, { 249, 250, 1 } }, /* all 249 */
+        { { "node-0", "node-37", "node-91" }, { 19, 20, 21 } },
+        { { "node-37", "node-91" }, { 19, 20 } },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct bench b;
+        char line[100];
+        begin(&b, "zz");
+        put_node(&b, "zz", "", OVERLAY_A);
+        for (unsigned j = 0; j < 5 && cases[i].names[j]; j++)
+            put_holder(&b, j, cases[i].names[j]);
+        plan(&b);
+        for (unsigned j = 0; j < 5 && cases[i].names[j]; j++) {
+            snprintf(line, sizeof(line), "holders { 9e:00:00:01:00:%02x : goto holder-%u }\n", j,
+                     cases[i].marks[j]);
+            assert_says(&b, line);
+        }
+        end(&b);
+    }
+}
+
+static void there_are_249_marks(void **state)
+{
+    (void)state;
+    struct bench b;
+    char name[16];
+    unsigned rules = 0, refused = 0;
+    bool taken[256] = { [0] = true, [0x6b] = true, [251] = true, true, true, true, true };
+    begin(&b, "aa");
+    put_node(&b, "aa", "", OVERLAY_A);
+    for (unsigned i = 0; i < 255; i++) {
+        snprintf(name, sizeof(name), "node-%03u", i);
+        put_holder(&b, i, name);
+    }
+    plan(&b);
+    for (size_t i = 0; i < b.plan->desired.n_rules; i++) {
+        const struct desired_rule *r = &b.plan->desired.rules[i];
+        assert_int_equal(r->mask, 0xff000000);
+        assert_false(taken[r->fwmark >> 24]);
+        taken[r->fwmark >> 24] = true;
+        assert_int_equal(r->table, 131072 + (r->fwmark >> 24));
+        rules++;
+    }
+    for (size_t i = 0; i < b.plan->problems.n; i++)
+        if (!strcmp(b.plan->problems.v[i].reason, "TooManyHolders")) {
+            snprintf(name, sizeof(name), "node-%03u", 249 + refused++);
+            assert_string_equal(b.plan->problems.v[i].name, name);
+        }
+    assert_int_equal(rules, 249);
+    assert_int_equal(refused, 255 - 249);
+    end(&b);
+}
+
+static void a_holder_without_overlay_has_no_mark(void **state)
+{
+    (void)state;
+    static const char *const nodes[] = { "a", "b", "c" };
+    for (size_t i = 0; i < 3; i++) {
+        struct bench b;
+        begin(&b, nodes[i]);
+        put_node(&b, "a", "192.0.2.1", "");
+        put_node(&b, "b", "192.0.2.2", OVERLAY_B);
+        put_node(&b, "c", "", OVERLAY_C);
+        put_service(&b, "one", "192.0.2.1", "");
+        put_service(&b, "two", "192.0.2.2", "");
+        plan(&b);
+        /* It sees no fault in itself; of the others the first tells. */
+        assert_int_equal(says(&b, "problem Node a reweave.levk.dev/weave HolderWithoutOverlay: "),
+                         i != 0);
+        assert_int_equal(told(&b, "HolderWithoutOverlay") != NULL, i == 1);
+        assert_int_equal(says(&b, "goto holder-"), i != 1);
+        assert_false(says(&b, "holders { 00:00"));
+        end(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_forwards_one_writes_one_tells),
+        cmocka_unit_test(what_is_of_another_class_or_type_is_left_alone),
+        cmocka_unit_test(an_address_is_shown_once_it_is_served),
+        cmocka_unit_test(an_address_moves_and_nobody_serves_it_twice),
+        cmocka_unit_test(garbage_costs_its_node_alone),
+        cmocka_unit_test(what_is_published_is_sorted_and_of_the_host),
+        cmocka_unit_test(an_overlay_without_room_is_a_problem),
+        cmocka_unit_test(marks_follow_from_names),
+        cmocka_unit_test(there_are_249_marks),
+        cmocka_unit_test(a_holder_without_overlay_has_no_mark),
+    };
+    return cmocka_run_group_tests_name("load balancer", tests, NULL, NULL);
+}
