@@ -245,32 +245,31 @@ struct found {
     bool (*wanted)(const char *name);
 };
 
-static bool is_ours(const char *name)
+static bool is_among(const char *name, int n)
 {
-    for (int i = 0; i < KUBE_SET_COUNT; i++)
+    for (int i = 0; i < n; i++)
         if (!strcmp(name, ipvs_set_defs[i].name4) || !strcmp(name, ipvs_set_defs[i].name6))
             return true;
     return false;
 }
 
-/* pkg/proxy/ipvs of Kubernetes, and kpng: their names, without KUBE- or KUBE-6-, are among ours, but
- * for these. */
+static bool is_ours(const char *name)
+{
+    return is_among(name, KUBE_SET_COUNT);
+}
+
+/* pkg/proxy/ipvs of Kubernetes, and kpng: their names are ours but for the last, and for these. */
 static bool is_kube_proxys(const char *name)
 {
     static const char *const others[] = { "LOAD-BALANCER-SOURCE-CIDR", "NODE-PORT-SCTP-HASH",
                                           "NODE-PORT-LOCAL-SCTP-HASH" };
-    static const enum ipvs_set not_theirs[] = { KUBE_DROP, KUBE_DROP_OUTSIDE, KUBE_POD_RANGE };
-    for (size_t i = 0; i < sizeof(not_theirs) / sizeof(not_theirs[0]); i++)
-        if (!strcmp(name, ipvs_set_defs[not_theirs[i]].name4) ||
-            !strcmp(name, ipvs_set_defs[not_theirs[i]].name6))
-            return false;
     const char *rest = !strncmp(name, "KUBE-6-", 7) ? name + 7
                        : !strncmp(name, "KUBE-", 5) ? name + 5
                                                     : "";
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         if (!strcmp(rest, others[i]))
             return true;
-    return is_ours(name);
+    return is_among(name, KUBE_IPVS_IPS + 1);
 }
 
 static void restart(void *user)

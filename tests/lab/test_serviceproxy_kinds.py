@@ -132,6 +132,42 @@ def test_row_48_leftovers_of_kube_proxy_go_only_when_asked(proxy, kube_proxy_was
     assert again.returncode == 0 and kube_proxy_left(proxy) == ([], others)
 
 
+@pytest.fixture
+def mode_ipvs_was_here(proxy):
+    """What the mode ipvs leaves where the kernel has no IPVS; kube-ipvs0 is a bridge here."""
+    host = proxy.host
+    host.run("ip", "link", "add", "kube-ipvs0", "type", "bridge")
+    host.run("ip", "link", "set", "kube-ipvs0", "alias", "portolan: addresses of services")
+    host.run("ip", "addr", "add", "10.96.200.1/32", "dev", "kube-ipvs0")
+    for name in ("KUBE-CLUSTER-IP", "KUBE-DROP", "KUBE-OURS"):
+        host.run("ipset", "create", name, "hash:ip,port")
+    for command in ("iptables-nft", "ip6tables-nft"):
+        for line in ("-N KUBE-SERVICES", "-N KUBE-SVC-OTHER", "-A PREROUTING -j KUBE-SERVICES"):
+            host.run(command, "-w", "-t", "nat", *line.split())
+    host.run("iptables-nft", "-w", "-t", "nat", "-A", "KUBE-SERVICES", "-m", "set", "--match-set",
+             "KUBE-CLUSTER-IP", "dst,dst", "-j", "RETURN")
+    yield
+    for family in ("ip", "ip6"):
+        host.run("nft", "delete", "table", family, "nat", check=False)
+    host.run("ip", "link", "del", "kube-ipvs0", check=False)
+    for name in ("KUBE-CLUSTER-IP", "KUBE-DROP", "KUBE-OURS"):
+        host.run("ipset", "destroy", name, check=False)
+
+
+def test_row_48_what_the_mode_ipvs_left_goes_when_the_table_stands(proxy, mode_ipvs_was_here,
+                                                                   family):
+    """And nothing but that; without the alias it would be kube-proxy's."""
+    svc = proxy.service("a1")
+    proxy.restart(*proxy.flags)
+    wait_until(lambda: proxy.host.run("ip", "link", "show", "kube-ipvs0", check=False).returncode,
+               5, "the other mode's device to go")
+    proxy.served("a2", "tcp", svc.ip(family), 80, "a1")
+    assert proxy.host.out("ipset", "list", "-n").split() == ["KUBE-OURS"]
+    ruleset = proxy.host.out("nft", "list", "ruleset")
+    assert "KUBE-SERVICES" not in ruleset and "chain KUBE-SVC-OTHER" in ruleset
+    assert "event=mode_changed" in proxy.agent.log()
+
+
 def test_row_48_it_refuses_to_run_beside_a_live_kube_proxy(proxy):
     """One that answers on kube-proxy's own port."""
     assert proxy.agent.stop() == 0
