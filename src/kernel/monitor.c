@@ -40,11 +40,17 @@ static unsigned classify_nft_event(const struct nlmsghdr *m);
 int monitor_open(uint32_t own_portid, bool tables, struct monitor **ret, struct err *err)
 {
     static const uint32_t route_groups[] = {
-        RTNLGRP_LINK,         RTNLGRP_IPV4_IFADDR,
-        RTNLGRP_IPV6_IFADDR,  RTNLGRP_IPV4_ROUTE,
-        RTNLGRP_IPV6_ROUTE,   RTNLGRP_IPV4_RULE,
-        RTNLGRP_IPV6_RULE,    RTNLGRP_IPV4_NETCONF,
-        RTNLGRP_IPV6_NETCONF, 0,
+        RTNLGRP_LINK,
+        RTNLGRP_IPV4_IFADDR,
+        RTNLGRP_IPV6_IFADDR,
+        RTNLGRP_IPV4_ROUTE,
+        RTNLGRP_IPV6_ROUTE,
+        RTNLGRP_IPV4_RULE,
+        RTNLGRP_IPV6_RULE,
+        RTNLGRP_IPV4_NETCONF,
+        RTNLGRP_IPV6_NETCONF,
+        RTNLGRP_NEIGH,
+        0,
     };
     static const uint32_t nft_groups[] = { NFNLGRP_NFTABLES, 0 };
     struct monitor *m = xcalloc(1, sizeof(*m));
@@ -116,14 +122,25 @@ static int attach(int fd, const struct sock_filter *code, size_t n, struct err *
 #define TYPE_AT     offsetof(struct nlmsghdr, nlmsg_type)
 #define ROUTE_AT(x) (NLMSG_HDRLEN + offsetof(struct rtmsg, x))
 #define INDEX_AT    (NLMSG_HDRLEN + offsetof(struct ifaddrmsg, ifa_index))
+#define NEIGH_AT(x) (NLMSG_HDRLEN + offsetof(struct ndmsg, x))
 
 /* A filter loads big endian; netlink types are in host order. Routes are what busy hosts have
  * many changes of: only ours, default routes of table main, and if asked for what others do in further
- * tables come through. Addresses of interface `ifindex` do not; 0 is none's. */
+ * tables come through. Addresses of interface `ifindex` do not; 0 is none's. Neighbours come and go all
+ * the time: those that somebody set do, and all that go, since they do not tell any more (entries of
+ * forwarding databases do). */
 static int filter_routes(int fd, bool tables, uint32_t ifindex, struct err *err)
 {
     const struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, TYPE_AT),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_NEWNEIGH), 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_DELNEIGH), 0, 6),
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, NEIGH_AT(ndm_family)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_BRIDGE, 0, 3),
+        BPF_STMT(BPF_LD | BPF_H | BPF_ABS, NEIGH_AT(ndm_state)),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, htons(NUD_PERMANENT), 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_NEWADDR), 1, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_DELADDR), 0, 2),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, INDEX_AT),
@@ -217,6 +234,17 @@ static unsigned classify_addr(const struct nlmsghdr *m)
                                                                                   : 0;
 }
 
+static unsigned classify_neigh(const struct nlmsghdr *m)
+{
+    if (mnl_nlmsg_get_payload_len(m) < sizeof(struct ndmsg))
+        return 0;
+    const struct ndmsg *ndm = mnl_nlmsg_get_payload(m);
+    char name[IF_NAMESIZE];
+    return if_indextoname((unsigned)ndm->ndm_ifindex, name) && !strcmp(name, OVERLAY_LINK)
+               ? MONITOR_OURS
+               : 0;
+}
+
 static unsigned classify_rule(const struct nlmsghdr *m)
 {
     static const struct nl_policy policy[] = { [FRA_PROTOCOL] = NL_U8 };
@@ -263,6 +291,9 @@ static unsigned classify_route_event(const struct nlmsghdr *m)
         return classify_rule(m);
     case RTM_NEWNETCONF:
         return classify_netconf(m);
+    case RTM_NEWNEIGH:
+    case RTM_DELNEIGH:
+        return classify_neigh(m);
     }
     return 0;
 }

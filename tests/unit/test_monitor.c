@@ -80,6 +80,12 @@ static void events_are_told_apart(void **state)
     assert_events(m, "ip link add plo type vxlan id 7012352 dstport 4790", MONITOR_OURS);
     assert_events(m, "ip addr add 169.254.96.1/19 dev plo", MONITOR_OURS);
     assert_events(m, "ip addr del 169.254.96.1/19 dev plo", MONITOR_OURS);
+    assert_events(m, "ip neigh add 169.254.96.2 lladdr 02:00:00:00:00:02 nud permanent dev plo",
+                  MONITOR_OURS);
+    assert_events(m, "ip neigh del 169.254.96.2 dev plo", MONITOR_OURS);
+    assert_events(m, "bridge fdb add 02:00:00:00:00:02 dev plo dst 192.0.2.2 self permanent",
+                  MONITOR_OURS);
+    assert_events(m, "bridge fdb del 02:00:00:00:00:02 dev plo self", MONITOR_OURS);
     assert_events(m, "ip link del plo", MONITOR_OURS);
     monitor_close(m);
 }
@@ -92,6 +98,7 @@ static void what_does_not_concern_us_wakes_nobody(void **state)
     assert_events(m, "ip route add default via 192.0.2.9 table 7", 0);
     assert_events(m, "ip -6 route add 2001:db8:7::/48 dev u0", 0);
     assert_events(m, "ip route del 198.51.100.0/24", 0);
+    assert_events(m, "ip neigh add 192.0.2.7 lladdr 02:00:00:00:00:07 nud reachable dev u0", 0);
     monitor_close(m);
 }
 
