@@ -73,6 +73,53 @@ def test_routes_of_a_bird_that_died_before_its_class_are_flushed(make_lab):
     wait_until(lambda: not bird_routes(lab, "k8s-1"), 10, "no routes of BIRD's")
 
 
+def test_the_kernel_sees_routes_before_rules_and_rules_gone_before_routes(make_lab):
+    lab = make_lab("hybrid")
+    class_ = lab.folder.get("TrafficClass", "pods")
+    delete_all(lab, ["pods"])
+    log = os.path.join(lab.state, "monitor.log")
+    lab.processes.start("monitor", ["ip", "-o", "monitor", "route", "rule"], ns=lab.ns("k8s-1"),
+                        log=log)
+
+    def events():
+        """(gone, rule) of what is the agent's."""
+        return [(line.startswith("Deleted"), " lookup " in line)
+                for line in open(log) if "proto 107" in line]
+
+    def probed():
+        lab.run("k8s-1", "ip", "route", "replace", "192.0.2.0/24", "dev", "pod0", "proto", "107",
+                "table", "99")
+        return events()
+    wait_until(probed, 5, "a monitor that hears")
+    lab.run("k8s-1", "ip", "route", "flush", "table", "99")
+    start = wait_until(lambda: any(gone for gone, _ in events()) and len(events()), 5, "its end")
+    lab.folder.put(class_)
+    wait_until(lambda: lab.rules("k8s-1", 4) and lab.rules("k8s-1", 6), 10, "rules")
+    delete_all(lab, ["pods"])
+    wait_until(lambda: len(events()[start:]) % 2 == 0 and (True, False) in events()[start:], 5,
+               "both halves")
+    seen = events()[start:]
+    kinds = [key for i, key in enumerate(seen) if i == 0 or seen[i - 1] != key]
+    assert kinds == [(False, False), (False, True), (True, True), (True, False)], seen
+
+
+def test_a_bird_that_hangs_is_as_one_that_is_gone(make_lab):
+    lab = make_lab("hybrid")
+    wait_until(lambda: len(bird_routes(lab, "k8s-1")) == 4, 10, "routes of BIRD's")
+    bird = lab.bird_pid("k8s-1")
+    os.kill(bird, signal.SIGSTOP)
+    try:
+        lab.agents["k8s-1"].wait_log("event=bird_away cause=\"BIRD does not answer\"", 20)
+        wait_until(lambda: not bird_routes(lab, "k8s-1"), 10, "no routes of BIRD's")
+        for f in FAMILIES:
+            expect(lab, "p1a", lab.pod(2, "a", f), UNSEPARATED)
+    finally:
+        os.kill(bird, signal.SIGCONT)
+    lab.wait_sessions(4)
+    for f in FAMILIES:
+        expect(lab, "p1a", lab.pod(2, "a", f), {"k8s-1": {"pod0"}, "k8s-2": {"pod0"}})
+
+
 def test_rules_that_are_there_stay_while_bird_is_asked(make_lab):
     """A node joins, so that rules change, while BIRD does not answer: none goes before another is
     there."""
