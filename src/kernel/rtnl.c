@@ -30,6 +30,7 @@ struct pass {
     enum step step;
     const struct wanted *wanted;
     struct rtnl_known next;
+    VEC(const void *) last; /* to be removed when all others have been looked at */
 };
 
 static void wanted_init(struct wanted *w, const struct desired *d);
@@ -295,6 +296,14 @@ static bool in_the_way(const struct pass *p, const void *have)
     return false;
 }
 
+static void remove_one(struct pass *p, const void *have)
+{
+    if (del(p, have, owner(p, have))) {
+        p->r->report->deletes++;
+        p->r->addrs_moved = true;
+    }
+}
+
 static void on_del(const void *have, void *user)
 {
     struct pass *p = user;
@@ -302,10 +311,21 @@ static void on_del(const void *have, void *user)
     if ((p->step != REMOVE && !in_the_way(p, have)) || is_held(d, p->kind, have) ||
         is_kept(d, p->kind, have)) {
         keep(p, have);
-    } else if (del(p, have, owner(p, have))) {
-        p->r->report->deletes++;
-        p->r->addrs_moved = true;
+    } else if (p->kind == &rtnl_rule_kind) {
+        vec_push(&p->last, have);
+    } else {
+        remove_one(p, have);
     }
+}
+
+/* The last rule first: one before it may keep traffic from it. */
+static void remove_last(struct pass *p)
+{
+    for (size_t i = p->last.n; i > 0; i--)
+        remove_one(p, p->last.v[i - 1]);
+    if (p->last.n && p->next.n)
+        qsort_r(p->next.v, p->next.n, p->kind->have_size, known_order, (void *)p->kind);
+    vec_done(&p->last);
 }
 
 static void on_change(const void *have, const void *want, void *user)
@@ -347,6 +367,7 @@ static void sync_kind(struct rtnl *r, enum rtnl_kind_id id, const struct wanted 
     };
     diff_run((struct diff_array){ r->known[id].v, r->known[id].n, k->have_size }, w->of[id], &ops,
              &p);
+    remove_last(&p);
     free(r->known[id].v);
     r->known[id] = p.next;
 }

@@ -1,6 +1,7 @@
 """Classes come and go: in which order, what stays, and what helps a BIRD that does not start."""
 
 import os
+import re
 import shutil
 import signal
 
@@ -101,6 +102,31 @@ def test_the_kernel_sees_routes_before_rules_and_rules_gone_before_routes(make_l
     seen = events()[start:]
     kinds = [key for i, key in enumerate(seen) if i == 0 or seen[i - 1] != key]
     assert kinds == [(False, False), (False, True), (True, True), (True, False)], seen
+
+
+def test_what_guards_a_default_goes_after_it(make_lab):
+    """Two tables: without the rules to main before it, traffic between pods takes the default."""
+    lab = make_lab("two-tables")
+    log = os.path.join(lab.state, "monitor.log")
+    lab.processes.start("monitor", ["ip", "-o", "monitor", "rule"], ns=lab.ns("k8s-1"), log=log)
+
+    def hears():
+        lab.run("k8s-1", "ip", "rule", "add", "pref", "32000", "lookup", "99")
+        lab.run("k8s-1", "ip", "rule", "del", "pref", "32000")
+        return "32000" in open(log).read()
+    wait_until(hears, 5, "a monitor that hears")
+    delete_all(lab, lab.classes)
+    gone = {991: [], 1001: [], 990: [], 1000: []}
+
+    def seen():
+        for n, line in enumerate(open(log)):
+            found = re.match(r"Deleted (\d+):", line)
+            if found and int(found[1]) in gone:
+                gone[int(found[1])].append(n)
+        return all(gone.values())
+    wait_until(seen, 5, "the ends of all")
+    assert max(gone[1001]) < min(gone[991]), open(log).read()
+    assert max(gone[1000]) < min(gone[990]), open(log).read()
 
 
 def test_a_bird_that_hangs_is_as_one_that_is_gone(make_lab):
