@@ -5,7 +5,7 @@
  *   loadbalancer.c  which node forwards an address, who writes the status, marks of the holders
  *   held.c          which endpoints a holder can reach, and how
  *   overlay.c       what the node needs as a whole: device, neighbours, routes, rules, sets of holders
- * Why it is so: docs/decisions/0007-held-addresses-are-services.md. */
+ * Why it is so: docs/decisions/0008-held-addresses-are-services.md. */
 #pragma once
 
 #include "base/buf.h"
