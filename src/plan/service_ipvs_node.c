@@ -1,7 +1,7 @@
 /* What of the IPVS mode depends on this node alone: who is a pod, which addresses are machines',
  * rules, sysctls. */
 #include "plan/ipvs_rules.h"
-#include "plan/services.h"
+#include "plan/loadbalancer.h"
 
 bool service_ipvs_link(const struct host_iface *iface)
 {
@@ -27,6 +27,8 @@ static void read_owned(struct planner *p, struct service_node *node)
     for (size_t i = 0; i < p->snap->n_nodes; i++)
         for (uint32_t j = 0; j < p->snap->nodes[i]->n_internal_ips; j++)
             vec_push(&v, p->snap->nodes[i]->internal_ips[j]);
+    for (size_t i = 0; p->loadbalancer && i < p->loadbalancer->facts.n_held; i++)
+        vec_push(&v, p->loadbalancer->facts.held[i].ip);
     if (v.n > 1)
         qsort(v.v, v.n, sizeof(v.v[0]), by_ip);
     out->owned = arena_new_array(&node->mem, v.n, struct ip);

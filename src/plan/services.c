@@ -324,8 +324,8 @@ void services_build(struct planner *p)
 {
     struct services *x = p->services;
     const struct snapshot *s = p->snap;
-    bool first = !p->n_passes, other = (first || concerns_node(p)) && read_node(p);
-    bool moved = p->loadbalancer && lb_read(p);
+    bool first = !p->n_passes, moved = p->loadbalancer && lb_read(p);
+    bool other = (first || concerns_node(p)) && read_node(p);
     bool all = first || !s->changes_known || s->n_changes > 64 + s->n_services / 8;
     if (all)
         take_all(p);
