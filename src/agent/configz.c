@@ -42,16 +42,39 @@ static void put_cluster_cidr(struct writer *w, const struct plan_options *o)
     buf_done(&text);
 }
 
-static void put_nodeport_addresses(struct writer *w, const struct plan_options *o)
+static void put_prefixes(struct writer *w, const char *key, const struct ip_prefix *prefixes,
+                         size_t n, const char *instead)
 {
     char text[IP_PREFIX_TEXT_MAX];
-    writer_key(w, "nodePortAddresses");
+    writer_key(w, key);
     writer_list(w);
-    if (!o->n_nodeport_addresses)
-        writer_string(w, "primary");
-    for (size_t i = 0; i < o->n_nodeport_addresses; i++)
-        writer_string(w, ip_prefix_format(&o->nodeport_addresses[i], text));
+    if (!n && instead)
+        writer_string(w, instead);
+    for (size_t i = 0; i < n; i++)
+        writer_string(w, ip_prefix_format(&prefixes[i], text));
     writer_list_end(w);
+}
+
+static void put_masquerade(struct writer *w, const char *mode, const struct plan_options *o)
+{
+    writer_key(w, mode);
+    writer_map(w);
+    writer_key(w, "masqueradeAll");
+    writer_bool(w, o->masquerade_all);
+    writer_key(w, "masqueradeBit");
+    writer_int(w, o->masquerade_bit);
+    writer_map_end(w);
+}
+
+static void put_ipvs(struct writer *w, const struct ipvs_options *o)
+{
+    writer_key(w, "ipvs");
+    writer_map(w);
+    put(w, "scheduler", ipvs_scheduler_name(o->scheduler));
+    put_prefixes(w, "excludeCIDRs", o->exclude_cidrs, o->n_exclude_cidrs, NULL);
+    writer_key(w, "strictARP");
+    writer_bool(w, o->strict_arp);
+    writer_map_end(w);
 }
 
 void configz_put(const struct proxy_options *o, struct buf *out)
@@ -70,14 +93,13 @@ void configz_put(const struct proxy_options *o, struct buf *out)
     put_duration(w, "configSyncPeriod", o->config_sync_seconds);
     put(w, "detectLocalMode", o->plan->node_cidr ? "NodeCIDR" : "ClusterCIDR");
     put_cluster_cidr(w, o->plan);
-    put_nodeport_addresses(w, o->plan);
-    writer_key(w, "nftables");
-    writer_map(w);
-    writer_key(w, "masqueradeAll");
-    writer_bool(w, o->plan->masquerade_all);
-    writer_key(w, "masqueradeBit");
-    writer_int(w, o->plan->masquerade_bit);
-    writer_map_end(w);
+    bool primary = !ipvs || o->plan->ipvs.nodeport_primary;
+    put_prefixes(w, "nodePortAddresses", o->plan->nodeport_addresses, o->plan->n_nodeport_addresses,
+                 primary ? "primary" : NULL);
+    /* kube-proxy's mode ipvs takes these of the mode iptables. */
+    put_masquerade(w, ipvs ? "iptables" : "nftables", o->plan);
+    if (ipvs)
+        put_ipvs(w, &o->plan->ipvs);
     writer_map_end(w);
     writer_map_end(w);
     writer_free(w);
