@@ -1,5 +1,6 @@
 """A TCP segment that belongs to no sequence a connection expects: conntrack calls it invalid."""
 
+import contextlib
 import ipaddress
 import random
 import socket
@@ -28,3 +29,25 @@ def send_stray_segment(ns, source, target, mark):
     with sock:
         sock.bind((source[0], 0))
         sock.sendto(head, (target[0], 0))
+
+
+@contextlib.contextmanager
+def arriving(ns):
+    """`with arriving(ns) as marks: marks()` is the set of urgent pointers that came since."""
+    socks, seen = [], set()
+    with netns.entered(ns):
+        for family in (socket.AF_INET, socket.AF_INET6):
+            socks.append(socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_TCP))
+
+    def marks():
+        for sock in socks:
+            with contextlib.suppress(BlockingIOError):
+                while data := sock.recv(2048, socket.MSG_DONTWAIT):
+                    start = (data[0] & 15) * 4 if sock.family == socket.AF_INET else 0
+                    seen.add(struct.unpack_from("!H", data, start + 18)[0])
+        return seen
+    try:
+        yield marks
+    finally:
+        for sock in socks:
+            sock.close()

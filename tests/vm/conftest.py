@@ -15,12 +15,21 @@ import sys
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Deadlines are there to end what hangs. Here all there is shares one slow processor.
+os.environ.setdefault("LAB_PATIENCE", "5")
 sys.path[:0] = [ROOT, os.path.join(ROOT, "tests/lab")]
+pytest.register_assert_rewrite("proxy_world", "ipvs_world", *(
+    f"test_serviceproxy_{name}" for name in ("cluster_ip", "external", "selection", "conntrack",
+                                             "health", "kinds")))
 
-MODULES = ("ip_vs", "dummy", "8021q")
+from lab import Folder, Lab  # noqa: E402
+from ipvs_world import FLAGS, NO_RULES, an_ipvs_world, restore_rules  # noqa: E402
+
+MODULES = ("ip_vs", "dummy", "8021q", "br_netfilter")
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "folder_only(reason): of the modules tests are taken from")
     if subprocess.run(["modprobe", "-qa", *MODULES], check=False).returncode != 0:
         raise pytest.UsageError(f"this kernel has not all of {', '.join(MODULES)}: run it in "
                                 "lab/secondkernel/run, see tests/vm/conftest.py")
@@ -32,3 +41,45 @@ def binary():
     if not os.access(path, os.X_OK):
         pytest.skip(f"{path} is not built")
     return os.path.abspath(path)
+
+
+@pytest.fixture(scope="session")
+def proxy_lab():
+    with Lab("cluster", name=f"{os.environ.get('LAB_NAME', 't')}{os.getpid()}v") as lab:
+        restore_rules(lab.ns("node-a"), NO_RULES, NO_RULES)     # tables come with their first use
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def proxy_of_module(proxy_lab, binary, tmp_path_factory):
+    source = Folder(str(tmp_path_factory.mktemp("proxy")))
+    with an_ipvs_world(proxy_lab, binary, source) as world:
+        yield world
+
+
+@pytest.fixture
+def proxy(proxy_of_module):
+    """node-a with the service proxy on IPVS, the usual flags and no Service; see ipvs_world.py."""
+    world = proxy_of_module
+    world.lab.flush_conntrack()
+    yield world
+    world.clear()
+    world.agent.check_sanitizer()
+    if not world.agent.pid:
+        world.start()
+    elif world.flags != FLAGS:
+        world.restart()
+
+
+@pytest.fixture(params=[4, 6], ids=["v4", "v6"])
+def family(request):
+    return request.param
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test shows what the agent said."""
+    report = (yield).get_result()
+    world = getattr(item, "funcargs", {}).get("proxy_of_module")
+    if world and report.failed and report.when != "teardown":
+        report.sections.append(("agent", world.agent.log()[-8000:]))

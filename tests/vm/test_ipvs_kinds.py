@@ -1,0 +1,19 @@
+"""What makes a Service ours or not, and what an end leaves, on IPVS.
+
+Test names begin with the number of the behaviour in the service proxy's specification.
+"""
+
+from ipvs_world import without_barrier
+from test_serviceproxy_kinds import (  # noqa: F401
+    exposed,
+    test_row_45_service_proxy_name,
+    test_row_46_external_name_and_back,
+    test_row_46_headless_by_label,
+    test_row_48_a_normal_end_leaves_the_rules,
+)
+
+
+def test_row_46_headless_has_nothing(proxy):
+    svc = proxy.service("a1", clusterIP="None", clusterIPs=["None"])
+    assert without_barrier(proxy.kernel().servers) == {}
+    assert not [line for line in proxy.agent.log().splitlines() if svc.name in line]
