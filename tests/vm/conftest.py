@@ -26,13 +26,24 @@ from lab import Folder, Lab  # noqa: E402
 from ipvs_world import FLAGS, NO_RULES, an_ipvs_world, restore_rules  # noqa: E402
 
 MODULES = ("ip_vs", "dummy", "8021q", "br_netfilter")
+SIGNS = ("/proc/net/ip_vs", "/proc/net/vlan", "/proc/sys/net/bridge")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "folder_only(reason): of the modules tests are taken from")
-    if subprocess.run(["modprobe", "-qa", *MODULES], check=False).returncode != 0:
-        raise pytest.UsageError(f"this kernel has not all of {', '.join(MODULES)}: run it in "
+    config.addinivalue_line("markers", "nftables: needs a kernel that has nftables as well")
+    subprocess.run(["modprobe", "-qa", *MODULES], check=False)      # they may be built in
+    if missing := [sign for sign in SIGNS if not os.path.exists(sign)]:
+        raise pytest.UsageError(f"this kernel has no {', '.join(missing)}: run it in "
                                 "lab/secondkernel/run, see tests/vm/conftest.py")
+
+
+def pytest_collection_modifyitems(config, items):
+    """What needs nftables beside IPVS is asked where there are both."""
+    if subprocess.run(["nft", "--check", "add table inet probe"], capture_output=True).returncode:
+        other = [item for item in items if item.get_closest_marker("nftables")]
+        config.hook.pytest_deselected(items=other)
+        items[:] = [item for item in items if item not in other]
 
 
 @pytest.fixture(scope="session")

@@ -135,8 +135,9 @@ class IpvsWorld(ProxyWorld):
 
     def start(self, *flags):
         self.flags = flags or FLAGS
-        mode = () if "--iptables-mode" in self.flags else MODE[2:]
-        self.agent.start(self.binary, self.source, [*MODE[:2], *mode, *self.flags])
+        mode = () if "--proxy-mode" in self.flags else (
+            MODE[:2] if "--iptables-mode" in self.flags else MODE)
+        self.agent.start(self.binary, self.source, [*mode, *self.flags])
         self.settle()
         return self
 
