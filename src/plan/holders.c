@@ -350,7 +350,7 @@ static void put_bytes(struct lb_facts *f)
         buf_put(&f->bytes, n->near, n->n_near * sizeof(n->near[0]));
         buf_put(&f->bytes, &none, sizeof(none));
     }
-    buf_printf(&f->bytes, "%s %s", o->device ? o->device : "", o->annotation);
+    buf_printf(&f->bytes, "%s %s %s ", f->addresses, o->device ? o->device : "", o->annotation);
     buf_put(&f->bytes, o->nets, o->n_nets * sizeof(o->nets[0]));
 }
 

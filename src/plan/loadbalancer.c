@@ -51,15 +51,31 @@ struct held_decision lb_decide(const struct lb_facts *f, const struct service *s
     return d;
 }
 
+/* What is published is what the kernel had a moment ago: the node that loses an address stops before
+ * it says so, and another begins later. */
+static bool has_still(const struct lb_facts *f, const struct ip *ip)
+{
+    char text[IP_TEXT_MAX];
+    size_t n = strlen(ip_format(ip, text));
+    for (const char *at = f->addresses; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (!strncmp(at, text, n) && (!at[n] || at[n] == ','))
+            return true;
+    }
+    return false;
+}
+
 static bool is_here(const struct lb_facts *f, const struct held_decision *d)
 {
-    return d->state == HELD_BY_ONE && &f->nodes[d->holders->node] == f->self;
+    return d->state == HELD_BY_ONE && &f->nodes[d->holders->node] == f->self &&
+           has_still(f, &d->ip);
 }
 
 /* Of all by which planning of the Service differs. */
 static uint64_t decision_hash(const struct lb_facts *f, const struct held_decision *d)
 {
     uint64_t h = hash_bytes(d->writer, strlen(d->writer)) * 31 + (uint64_t)d->state;
+    h = h * 31 + is_here(f, d);
     for (size_t i = 0; i < d->n_holders; i++) {
         const char *name = f->nodes[d->holders[i].node].name;
         h = h * 31 + hash_bytes(name, strlen(name));

@@ -165,6 +165,7 @@ static void check_decision(const struct decision *d, const char *node)
     struct bench b;
     char line[200];
     begin(&b, node);
+    add_iface(&b, "eth0", (const char *const[]){ "192.0.2.1", "192.0.2.2", "192.0.2.9", NULL });
     put_node(&b, "a", "192.0.2.1", OVERLAY_A);
     put_node(&b, "b", "192.0.2.2,192.0.2.9", OVERLAY_B);
     put_node(&b, "c", " 192.0.2.9 ,192.0.2.9", OVERLAY_C);
@@ -234,6 +235,7 @@ static void an_address_is_shown_once_it_is_served(void **state)
     struct bench b;
     struct refusal refused = { .owner = "service/a/web", .object = "x", .text = "" };
     begin(&b, "a");
+    add_iface(&b, "eth0", (const char *const[]){ "192.0.2.1", NULL });
     put_node(&b, "a", "192.0.2.1", OVERLAY_A);
     put_service(&b, "web", "192.0.2.1", "");
     put_service(&b, "gone", "192.0.2.7", "{ip: 192.0.2.7}");
@@ -265,6 +267,8 @@ static void an_address_moves_and_nobody_serves_it_twice(void **state)
     begin(&nodes[0], "a");
     begin(&nodes[1], "b");
     assert_true(ip_parse("10.32.0.2", &nodes[1].addresses[0][0].ip));
+    for (int j = 0; j < 2; j++)
+        add_iface(&nodes[j], "eth0", (const char *const[]){ "192.0.2.1", NULL });
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
         for (int j = 0; j < 2; j++) {
             struct bench *b = &nodes[j];
@@ -276,6 +280,14 @@ static void an_address_moves_and_nobody_serves_it_twice(void **state)
             assert_int_equal(says(b, "service/a/web held4"), steps[i].forwards == j);
             assert_int_equal(says(b, "loadbalancer holders"), steps[i].forwards == !j);
         }
+    /* It ends with the address, before that is published; and begins again when it was a moment. */
+    struct bench *a = &nodes[0];
+    for (uint32_t n = 0; n < 2; n++) {
+        a->ifaces[1].n_addresses = n;
+        a->host_changed = true;
+        plan(a);
+        assert_int_equal(says(a, "service/a/web held4"), n);
+    }
     end(&nodes[0]);
     end(&nodes[1]);
 }
@@ -307,6 +319,7 @@ static void garbage_costs_its_node_alone(void **state)
         struct bench b;
         struct buf line = { 0 };
         begin(&b, "a");
+        add_iface(&b, "eth0", (const char *const[]){ "192.0.2.2", NULL });
         put_node(&b, "a", "192.0.2.2", OVERLAY_A);
         put_node(&b, "b", bad[i].addresses, bad[i].overlay);
         put_node(&b, "c", "192.0.2.3", OVERLAY_C);
