@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <linux/genetlink.h>
 #include <linux/ip_vs.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <string.h>
@@ -12,6 +14,8 @@
 
 #include "fake_port.h"
 #include "kernel/ipvs.h"
+#include "kernel/nft.h"
+#include "kernel/nft_kubeproxy.h"
 #include "netlink/nl_attr.h"
 
 #define IPVS_FAMILY 0x21
@@ -197,6 +201,24 @@ static void what_the_kernel_refuses_is_an_error(void **state)
     nl_close(generic);
 }
 
+/* No such subsystem: that is what the kernel says to messages of nftables without nf_tables. */
+static void a_kernel_without_nftables_has_nothing_of_it(void **state)
+{
+    (void)state;
+    struct nl_port *port = fake_port_new(NULL);
+    struct buf out = { 0 };
+    struct err err = { 0 };
+    bool existed = true;
+    for (uint16_t message = 0; message < NFT_MSG_MAX; message++)
+        fake_refuse_type(port, (uint16_t)(NFNL_SUBSYS_NFTABLES << 8 | message), 0, UINT32_MAX,
+                         EINVAL, "");
+    assert_int_equal(nft_cleanup(port, false, &existed, &err), 0);
+    assert_false(existed);
+    assert_int_equal(nft_kubeproxy_cleanup(port, KUBEPROXY_ITS, false, &out, &err), 0);
+    assert_string_equal(buf_str(&out), "");
+    nl_close(port);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +227,7 @@ int main(void)
         cmocka_unit_test(without_the_device_nothing_is_touched),
         cmocka_unit_test(a_kernel_without_ipvs_has_the_device_alone),
         cmocka_unit_test(what_the_kernel_refuses_is_an_error),
+        cmocka_unit_test(a_kernel_without_nftables_has_nothing_of_it),
     };
     return cmocka_run_group_tests_name("ipvs", tests, NULL, NULL);
 }

@@ -215,6 +215,73 @@ static void elements_are_of_their_set_and_family(void **state)
     assert_false(in_set("KUBE-6-NODE-PORT-TCP", "30080"));
 }
 
+static void elements_of_every_type_are_read_as_they_were_written(void **state)
+{
+    (void)state;
+    static const char *const ips[] = { "10.1.2.3", "fd00::3" };
+    struct ipvs_group_builder *b = ipvs_group_begin("service/a/web");
+    for (int i = 0; i < 2; i++) {
+        struct ip ip = ip_of(ips[i]);
+        struct ip_prefix whole = { ip, ip_bits(ip.family) }, all = { ip, 0 }, some = { ip, 9 };
+        some = ip_prefix_masked(&some);
+        ipvs_put_bound(b, &ip);
+        ipvs_put_address_port(b, KUBE_EXTERNAL_IP, &ip, L4_SCTP, 65535);
+        ipvs_put_address_port_address(b, KUBE_LOOP_BACK, &ip, L4_UDP, 53, &ip);
+        ipvs_put_address_port_net(b, KUBE_LOAD_BALANCER_SRC_CIDR, &ip, L4_TCP, 80, &whole);
+        ipvs_put_address_port_net(b, KUBE_LOAD_BALANCER_SRC_CIDR, &ip, L4_TCP, 80, &some);
+        ipvs_put_address_port_net(b, KUBE_LOAD_BALANCER_SRC_CIDR, &ip, L4_TCP, 81, &all);
+        ipvs_put_net(b, KUBE_POD_RANGE, &whole);
+        ipvs_put_net(b, KUBE_POD_RANGE, &some);
+        ipvs_put_port(b, KUBE_NODE_PORT_TCP, ip.family, 1);
+        ipvs_put_port(b, KUBE_NODE_PORT_UDP, ip.family, 65535);
+    }
+    groups[n_groups++] = ipvs_group_end(b);
+    apply(IPVS_LOOK_AUDIT);
+    assert_true(in_set("KUBE-LOAD-BALANCER-SRC-CIDR", "10.1.2.3,tcp:80,10.0.0.0/9"));
+    assert_true(in_set("KUBE-6-POD-RANGE", "fd00::/9"));
+    ipvs_world_writes(world);
+    start_agent();
+    apply(IPVS_LOOK_AUDIT);
+    assert_int_equal(ipvs_world_writes(world), 0);
+    forget_groups();
+    apply(0);
+    assert_string_equal(output("ipset save | grep ^add"), "");
+}
+
+/* Many come and go: what is left is what is wanted, and what is known of it is true. */
+static void a_crowd_comes_and_goes(void **state)
+{
+    (void)state;
+    struct ipvs_group *all[300], *some[300];
+    unsigned seed = 1;
+    for (size_t i = 0; i < 300; i++) {
+        char owner[40], ip[40];
+        snprintf(owner, sizeof(owner), "service/a/%03zu", i);
+        snprintf(ip, sizeof(ip), "10.96.%zu.%zu", i / 100, i % 100);
+        service(0, owner, ip, i % 2 ? L4_TCP : L4_UDP, "10.244.0.1 10.244.0.2");
+        all[i] = groups[0];
+        n_groups = 0;
+    }
+    for (int round = 0; round < 20; round++) {
+        size_t n = 0;
+        for (size_t i = 0; i < 300; i++)
+            if (rand_r(&seed) % 2)
+                some[n++] = all[i];
+        struct desired d = { .ipvs = some, .n_ipvs = n, .ipvs_node = &no_rules };
+        report_reset(&report);
+        assert_int_equal(ipvs_sync(agent, &d, 0, &report, &err), 0);
+        assert_int_equal(report.refusals.n, 0);
+        ipvs_world_writes(world);
+        assert_int_equal(ipvs_sync(agent, &d, IPVS_LOOK_AUDIT, &report, &err), 0);
+        assert_int_equal(ipvs_world_writes(world), 0);
+        assert_int_equal(atoi(output("ipset list KUBE-IPVS-IPS | grep -c ^10.96")), n);
+    }
+    apply(0);
+    assert_string_equal(ipvs_world_text(world), "");
+    for (size_t i = 0; i < 300; i++)
+        ipvs_group_unref(all[i]);
+}
+
 /* ---- draining ---- */
 
 static void a_destination_drains(void **state)
@@ -461,6 +528,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_address_of_two_services_stays_for_the_other, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(elements_are_of_their_set_and_family, setup, teardown),
+        cmocka_unit_test_setup_teardown(elements_of_every_type_are_read_as_they_were_written, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_crowd_comes_and_goes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_destination_drains, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_returns_serves_again, setup, teardown),
         cmocka_unit_test_setup_teardown(udp_does_not_drain, setup, teardown),
