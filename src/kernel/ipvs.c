@@ -29,6 +29,7 @@ void ipvs_free(struct ipvs *v)
     ipvs_device_done(&v->device);
     ipvs_store_done(&v->store);
     vec_done(&v->drains);
+    vec_done(&v->refused);
     vec_done(&v->udp);
     vec_done(&v->flows);
     arena_done(&v->flow_mem);
@@ -150,6 +151,12 @@ static int prepare(struct ipvs *v, struct report *report, struct err *err)
 
 /* ---- the calls ---- */
 
+static void touch(struct ipvs *v, const struct ipvs_list *records)
+{
+    for (size_t i = 0; i < records->n; i++)
+        ipvs_store_touch(&v->store, records->v[i]);
+}
+
 int ipvs_make_device(struct ipvs *v, struct report *report, struct err *err)
 {
     int r = ipvs_device_read(v->ports.route, &v->device, err);
@@ -162,8 +169,10 @@ int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct rep
     struct ipvs_ops ops = { 0 };
     bool audit = look & IPVS_LOOK_AUDIT || !v->is_known;
     count_groups(v, d->ipvs, d->n_ipvs);
-    for (size_t i = 0; i < v->drains.n && look & IPVS_LOOK_DRAINING; i++)
-        ipvs_store_touch(&v->store, v->drains.v[i]);
+    if (look & IPVS_LOOK_DRAINING)
+        touch(v, &v->drains);
+    touch(v, &v->refused);
+    v->refused.n = 0;
     v->is_known = true;
     int r = audit ? prepare(v, report, err) : 0;
     if (!r)

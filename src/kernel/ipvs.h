@@ -42,7 +42,7 @@ enum ipvs_look {
     IPVS_LOOK_DRAINING = 2, /* at the destinations that drain */
 };
 /* 0, or -errno when nothing could be done at all; the next call then reads the kernel. Refused entries
- * are in the report, and tried again by the next call, which reads the kernel too. */
+ * are in the report, and tried again by the next call. */
 int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct report *report,
               struct err *err);
 /* Makes kube-ipvs0, where it lacks: for who wants its index before it has addresses. */

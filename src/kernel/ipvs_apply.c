@@ -152,8 +152,12 @@ static const char *owner_of(const struct ipvs *v, const struct ipvs_key *k)
     return "proxy";
 }
 
+/* That something is there, or not, which is thought not to be, is what another look finds out. */
 static void refuse(const struct step *s, uint32_t i, const struct nl_error *e)
 {
+    vec_push(&s->v->refused, i);
+    if (e->error == EEXIST || e->error == ENOENT || e->error == ESRCH || e->error == ENODEV)
+        s->v->is_known = false;
     if (s->report->refusals.n >= REFUSALS_MAX)
         return;
     struct buf object = { 0 };
@@ -237,7 +241,6 @@ static int send_batch(const struct step *s, const uint32_t *records, size_t n, s
         if (is_so_already(s, errors[k].error)) {
             acknowledged(s, records[i]);
         } else {
-            v->is_known = false;
             refuse(s, records[i], &errors[k]);
         }
         k++;
@@ -273,6 +276,8 @@ static int add_dests(struct ipvs *v, const struct ipvs_ops *ops, struct report *
     for (size_t i = 0; i < all->n; i++)
         if (server_has(v, &record(v, all->v[i])->entry.key, &wanted))
             vec_push(&ready, all->v[i]);
+        else
+            vec_push(&v->refused, all->v[i]);
     int r = send_all(&s, ready.v, ready.n, err);
     vec_done(&ready);
     return r;
@@ -302,6 +307,16 @@ static int look_at_busy(struct ipvs *v, const struct leaving *l, struct err *err
     return r;
 }
 
+/* Those that are not looked at this time drain on. */
+static void keep_drains(struct ipvs *v)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < v->drains.n; i++)
+        if (!(record(v, v->drains.v[i])->state & IPVS_TOUCHED))
+            v->drains.v[n++] = v->drains.v[i];
+    v->drains.n = n;
+}
+
 /* No new connection, then a look whether there are old ones, then the end of those that have none. */
 static int remove_dests(struct ipvs *v, const struct ipvs_ops *ops, struct report *report,
                         struct err *err)
@@ -323,7 +338,7 @@ static int remove_dests(struct ipvs *v, const struct ipvs_ops *ops, struct repor
     int r = send_all(&s, l.fade.v, l.fade.n, err);
     if (!r)
         r = look_at_busy(v, &l, err);
-    v->drains.n = 0;
+    keep_drains(v);
     for (size_t i = 0; i < l.draining.n; i++)
         if (record(v, l.draining.v[i])->state & IPVS_BUSY)
             vec_push(&v->drains, l.draining.v[i]);

@@ -24,12 +24,12 @@ struct ipvs {
     struct ipvs_store store;
     struct ipvs_group **groups; /* that the store counts, by owner */
     size_t n_groups;
-    struct ipvs_list drains;
+    struct ipvs_list drains, refused;
     struct nl_buf buf;
     VEC(struct ipvs_key) udp; /* servers that changed, themselves or a destination */
     bool told;                /* conntrack has heard of every flow once */
     VEC(struct flow_target) flows;
-    struct arena flow_mem; /* their ends */
+    struct arena flow_mem;           /* their ends */
     bool missing[2][KUBE_SET_COUNT]; /* sets, by family: IPv4, IPv6 */
 };
 

@@ -296,6 +296,10 @@ static void a_destination_drains(void **state)
                         "tcp 10.96.0.1:80 rr 0: 10.244.0.1:8080/0 10.244.0.2:8080/1\n");
     assert_int_equal(ipvs_draining(agent), 1);
     apply(IPVS_LOOK_DRAINING);
+    service(1, "service/a/x", "10.96.0.2", L4_TCP, "10.244.0.3");
+    apply(0); /* and while others come */
+    assert_int_equal(ipvs_draining(agent), 1);
+    apply(IPVS_LOOK_DRAINING);
     start_agent(); /* it drains on for another one */
     apply(IPVS_LOOK_AUDIT);
     assert_int_equal(ipvs_draining(agent), 1);
@@ -388,8 +392,28 @@ static void a_refused_server_holds_up_nothing_else(void **state)
     assert_string_equal(report.refusals.v[0].owner, "service/a/one");
     assert_string_equal(report.refusals.v[0].object, "TCP 10.96.0.1:80 rr");
     assert_string_equal(ipvs_world_text(world), "tcp 10.96.0.2:80 rr 0: 10.244.0.2:8080/1\n");
+    ipvs_world_die_after(world, 2); /* the server, its destination: nothing is read for it */
     apply(0);
+    ipvs_world_revive(world);
     assert_non_null(strstr(ipvs_world_text(world), "tcp 10.96.0.1:80 rr 0: 10.244.0.1:8080/1"));
+}
+
+/* One that was there already, as others made it meanwhile, is found by reading. */
+static void what_others_made_meanwhile_is_adopted(void **state)
+{
+    (void)state;
+    struct ipvs_service s = { .family = IP_V4,
+                              .protocol = L4_TCP,
+                              .port = 80,
+                              .ip = ip_of("10.96.0.1"),
+                              .scheduler = "wlc" };
+    apply(IPVS_LOOK_AUDIT);
+    ipvs_world_put(world, &s);
+    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+    assert_int_equal(sync_now(0), 0);
+    assert_int_equal(report.refusals.n, 1);
+    apply(0);
+    assert_string_equal(ipvs_world_text(world), "tcp 10.96.0.1:80 rr 0: 10.244.0.1:8080/1\n");
 }
 
 static void what_others_took_away_is_put_back(void **state)
@@ -536,6 +560,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(udp_does_not_drain, setup, teardown),
         cmocka_unit_test_setup_teardown(conntrack_hears_of_udp, setup, teardown),
         cmocka_unit_test_setup_teardown(a_refused_server_holds_up_nothing_else, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_others_made_meanwhile_is_adopted, setup, teardown),
         cmocka_unit_test_setup_teardown(what_others_took_away_is_put_back, setup, teardown),
         cmocka_unit_test_setup_teardown(a_set_of_another_type_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(what_an_earlier_run_left_goes, setup, teardown),
