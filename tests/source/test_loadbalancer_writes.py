@@ -86,6 +86,20 @@ def test_one_status_is_one_write(world):
     assert len(world.server.asked("PATCH nodes")) == 1
 
 
+def test_what_a_node_says_comes_before_many_statuses(world):
+    started(world)
+    for i in range(300):
+        world.server.put(held(f"w{i}", ports=[{"port": 1000 + i, "protocol": "TCP"}]))
+    until(lambda: len(world.server.asked("PATCH services")) > 110, "more than the burst")
+    start = time.monotonic()
+    world.namespaces["edge-a"].run("ip", "addr", "add", "203.0.113.9/32", "dev", "eth0")
+    until(lambda: "203.0.113.9" in published(world), "the address")
+    took = time.monotonic() - start
+    assert len(world.server.asked("PATCH services")) < 300, "the statuses are no longer on their way"
+    assert took < 1
+    until(lambda: all(shown(world, f"w{i}") for i in range(300)), "all statuses", 30)
+
+
 def test_rights_that_lack_are_told_and_make_it_not_ready(world):
     world.server.fault("PATCH nodes", lambda r: r.status(403, "Forbidden", "no rights"), times=3)
     agent = world.agent("edge-a", *OPTIONS)

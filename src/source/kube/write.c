@@ -45,7 +45,7 @@ struct pending {
     const char *ns, *name;
     struct order now, next;
     bool has_next;
-    bool merges;             /* a row of this node */
+    bool merges;             /* what this node says of itself */
     uint64_t before, landed; /* the object's version when it was sent, and what it made of it */
     bool idle;               /* it changed nothing: no watch will tell */
     int64_t when_us;         /* QUEUED: not before; LANDED, CONFLICT: since */
@@ -151,7 +151,11 @@ static void enqueue(struct pending *p, uint64_t in_ms)
     int64_t in_us = (int64_t)(in_ms + turn_ms) * 1000;
     p->state = QUEUED;
     p->when_us = clock_mono_us() + in_us;
-    vec_push(&p->writes->queue, p);
+    /* What this node says of itself others wait for, and it is little. */
+    if (p->merges)
+        *vec_insert(&p->writes->queue, 0) = p;
+    else
+        vec_push(&p->writes->queue, p);
     wake(p->writes, in_us);
 }
 
@@ -465,7 +469,7 @@ int kube_write(struct source *s, const struct status_write *w, struct err *err)
         (kind == KIND_PORTMAPCLASS && !known->copy))
         return turn_away(w, "it has changed", err);
     struct pending *p = find(k->writes, w, false);
-    if (!p && k->writes->queue.n >= QUEUE_MAX) {
+    if (!p && k->writes->queue.n >= QUEUE_MAX && !status_write_merges(w->kind)) {
         k->writes->turned_away = true;
         return turn_away(w, "others are before it", err);
     }
