@@ -169,6 +169,9 @@ static bool chosen(const struct plan_options *o, const struct ip *ip)
     for (size_t i = 0; i < o->n_nodeport_addresses; i++)
         if (ip_prefix_contains(&o->nodeport_addresses[i], ip))
             return true;
+    for (size_t i = 0; i < o->ipvs.n_node_addresses; i++)
+        if (ip_equal(&o->ipvs.node_addresses[i], ip))
+            return true;
     return false;
 }
 
@@ -205,7 +208,7 @@ int proxy_sync_health_checks(struct proxy *x, const struct snapshot *snap, const
     struct addresses a = { 0 };
     if (!x->options->nodeport_addresses_given)
         vec_push(&a.ips, (struct ip){ .family = IP_V6 });
-    else if (o->n_nodeport_addresses)
+    else if (o->n_nodeport_addresses || o->ipvs.n_node_addresses)
         put_chosen(o, snap->host, &a);
     else
         put_primary(snapshot_node(snap, snap->node), &a);

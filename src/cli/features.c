@@ -272,7 +272,8 @@ int cli_features(const struct cli_command *cmd, struct features *ret)
 {
     *ret = (struct features){ .list = cli_value(cmd, "features"),
                               .plan.masquerade_all = cli_given(cmd, "masquerade-all"),
-                              .nodeport_addresses_given = cli_given(cmd, "nodeport-addresses") };
+                              .nodeport_addresses_given = cli_given(cmd, "nodeport-addresses") ||
+                                                          cli_given(cmd, "node-address") };
     unsigned bit;
     int r = read_list(cmd, ret);
     if (!r)
