@@ -6,9 +6,12 @@ which waits for a minute makes it unhealthy is the nftables mode's test; the sam
 
 import json
 
-from proxy_world import FLAGS, LOOPBACK, NODE_A
+import pytest
+
+from proxy_world import FLAGS, LOOPBACK, NODE_A, SECOND
 from test_serviceproxy_health import (  # noqa: F401
     _in_url,
+    health,
     health_checked,
     metrics,
     test_row_41_health_check_node_port,
@@ -28,6 +31,14 @@ def test_row_41_the_port_is_let_in(proxy, family):
     wait_count(proxy, family, 1)
     assert "32100" in proxy.kernel().elements("HEALTH-CHECK-NODE-PORT", family)
     assert wait_count(proxy, family, 1, address=svc.external(family))[0] == 200
+
+
+def test_row_41_on_the_node_addresses_alone_when_they_are_said(proxy, family):
+    proxy.restart(*FLAGS, "--node-address", f"{SECOND[4]},{SECOND[6]}")
+    health_checked(proxy, "a1")
+    assert wait_count(proxy, family, 1, address=SECOND[family])[0] == 200
+    with pytest.raises(ConnectionRefusedError):
+        health(proxy, family)
 
 
 def test_row_44_diagnostics_on_loopback(proxy):
