@@ -178,7 +178,13 @@ static void rules(struct writer *w, const struct desired *d)
             put_prefix(w, "source", &r->src.ip, r->src.len);
         if (r->has_dst)
             put_prefix(w, "destination", &r->dst.ip, r->dst.len);
-        put_int(w, "table", r->table);
+        static const char *const actions[] = {
+            [RULE_LOOKUP] = "lookup", [RULE_GOTO] = "goto", [RULE_NOP] = "nop"
+        };
+        if (r->action != RULE_LOOKUP)
+            put(w, "action", actions[r->action]);
+        if (r->action != RULE_NOP)
+            put_int(w, r->action == RULE_GOTO ? "goto" : "table", r->table);
         put(w, "owner", r->owner);
         writer_map_end(w);
     }

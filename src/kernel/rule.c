@@ -38,7 +38,10 @@ static void rule_text(const void *want, struct buf *out)
         buf_printf(out, " from %s", ip_prefix_format(&w->src, text));
     if (w->has_dst)
         buf_printf(out, " to %s", ip_prefix_format(&w->dst, text));
-    buf_printf(out, " lookup %" PRIu32, w->table);
+    if (w->action == RULE_NOP)
+        buf_puts(out, " nop");
+    else
+        buf_printf(out, " %s %" PRIu32, w->action == RULE_GOTO ? "goto" : "lookup", w->table);
 }
 
 static void rule_note(const void *have, struct buf *out)
@@ -56,7 +59,8 @@ static bool is_lo(const struct nlattr *a)
 /* Selectors of newer kernels count too: their attributes are there only when they select. */
 static bool selects_by_more(const struct nlmsghdr *m, const struct fib_rule_hdr *frh)
 {
-    if (frh->action != FR_ACT_TO_TBL || frh->tos || frh->flags & FIB_RULE_INVERT)
+    if ((frh->action != FR_ACT_TO_TBL && frh->action != FR_ACT_GOTO && frh->action != FR_ACT_NOP) ||
+        frh->tos || frh->flags & FIB_RULE_INVERT)
         return true;
     const char *end = mnl_nlmsg_get_payload_tail(m);
     for (const struct nlattr *a = mnl_nlmsg_get_payload_offset(m, sizeof(*frh));
@@ -67,10 +71,31 @@ static bool selects_by_more(const struct nlmsghdr *m, const struct fib_rule_hdr 
                     mnl_attr_get_u32(a) == UINT32_MAX;
         if (!none && !is_lo(a) && type != FRA_SRC && type != FRA_DST && type != FRA_PRIORITY &&
             type != FRA_FWMARK && type != FRA_FWMASK && type != FRA_TABLE && type != FRA_PROTOCOL &&
-            type != FRA_PAD)
+            type != FRA_GOTO && type != FRA_PAD)
             return true;
     }
     return false;
+}
+
+static uint8_t kernel_action(enum rule_action action)
+{
+    switch (action) {
+    case RULE_LOOKUP:
+        return FR_ACT_TO_TBL;
+    case RULE_GOTO:
+        return FR_ACT_GOTO;
+    case RULE_NOP:
+        return FR_ACT_NOP;
+    }
+    return FR_ACT_UNSPEC;
+}
+
+/* Of actions the model does not know too: selects_by_more() tells them apart. */
+static enum rule_action model_action(uint8_t kernel)
+{
+    if (kernel == FR_ACT_GOTO)
+        return RULE_GOTO;
+    return kernel == FR_ACT_NOP ? RULE_NOP : RULE_LOOKUP;
 }
 
 struct rule_dump {
@@ -83,7 +108,7 @@ static int on_rule(const struct nlmsghdr *m, void *user)
     static const struct nl_policy policy[] = {
         [FRA_SRC] = NL_IP,      [FRA_DST] = NL_IP,         [FRA_PRIORITY] = NL_U32,
         [FRA_FWMARK] = NL_U32,  [FRA_FWMASK] = NL_U32,     [FRA_TABLE] = NL_U32,
-        [FRA_PROTOCOL] = NL_U8, [FRA_IIFNAME] = NL_STRING,
+        [FRA_PROTOCOL] = NL_U8, [FRA_IIFNAME] = NL_STRING, [FRA_GOTO] = NL_U32,
     };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
     struct rule_dump *d = user;
@@ -102,7 +127,11 @@ static int on_rule(const struct nlmsghdr *m, void *user)
     x.d.fwmark = tb[FRA_FWMARK] ? mnl_attr_get_u32(tb[FRA_FWMARK]) : 0;
     x.d.mask = tb[FRA_FWMASK] ? mnl_attr_get_u32(tb[FRA_FWMASK]) : 0;
     x.d.local = tb[FRA_IIFNAME] && is_lo(tb[FRA_IIFNAME]);
-    x.d.table = tb[FRA_TABLE] ? mnl_attr_get_u32(tb[FRA_TABLE]) : frh->table;
+    x.d.action = model_action(frh->action);
+    if (x.d.action == RULE_GOTO)
+        x.d.table = tb[FRA_GOTO] ? mnl_attr_get_u32(tb[FRA_GOTO]) : 0;
+    else if (x.d.action == RULE_LOOKUP)
+        x.d.table = tb[FRA_TABLE] ? mnl_attr_get_u32(tb[FRA_TABLE]) : frh->table;
     x.d.has_src = nl_get_ip(tb[FRA_SRC], &x.d.src.ip);
     x.d.src.len = frh->src_len;
     x.d.has_dst = nl_get_ip(tb[FRA_DST], &x.d.dst.ip);
@@ -131,13 +160,14 @@ static struct nlmsghdr *rule_msg(struct rtnl *r, uint16_t type, uint16_t flags,
         .family = w->family == IP_V6 ? AF_INET6 : AF_INET,
         .src_len = w->has_src ? w->src.len : 0,
         .dst_len = w->has_dst ? w->dst.len : 0,
-        .table = w->table < 256 ? (uint8_t)w->table : RT_TABLE_UNSPEC,
-        .action = FR_ACT_TO_TBL,
+        .table = w->action == RULE_LOOKUP && w->table < 256 ? (uint8_t)w->table : RT_TABLE_UNSPEC,
+        .action = kernel_action(w->action),
     };
     struct nlmsghdr *m = rtnl_msg(r, type, flags, &frh, sizeof(frh));
     mnl_attr_put_u8(m, FRA_PROTOCOL, RTPROT_PORTOLAN);
     mnl_attr_put_u32(m, FRA_PRIORITY, w->priority);
-    mnl_attr_put_u32(m, FRA_TABLE, w->table);
+    if (w->action != RULE_NOP)
+        mnl_attr_put_u32(m, w->action == RULE_GOTO ? FRA_GOTO : FRA_TABLE, w->table);
     if (w->mask) {
         mnl_attr_put_u32(m, FRA_FWMARK, w->fwmark);
         mnl_attr_put_u32(m, FRA_FWMASK, w->mask);

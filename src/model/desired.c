@@ -55,6 +55,7 @@ int desired_rule_cmp(const struct desired_rule *a, const struct desired_rule *b)
     RETURN_IF(CMP(a->has_dst, b->has_dst));
     if (a->has_dst)
         RETURN_IF(prefix_cmp(&a->dst, &b->dst));
+    RETURN_IF(CMP((int)a->action, (int)b->action));
     return CMP(a->table, b->table);
 }
 

@@ -35,6 +35,8 @@ struct desired_route { /* key: family, table, dst, type, metric */
     const char *ifname;   /* "" unless unicast */
     uint32_t metric;      /* 0: what the kernel makes of none */
 };
+/* GOTO: the rules between are not asked; NOP: where such a one leads. */
+enum rule_action { RULE_LOOKUP, RULE_GOTO, RULE_NOP };
 struct desired_rule { /* key: all of it */
     const char *owner;
     uint8_t family;
@@ -43,7 +45,8 @@ struct desired_rule { /* key: all of it */
     bool local;            /* of the node itself, outer packets of tunnels included: iif lo */
     bool has_src, has_dst;
     struct ip_prefix src, dst;
-    uint32_t table;
+    enum rule_action action;
+    uint32_t table; /* GOTO: the priority to go on at; NOP: 0 */
 };
 /* A neighbour on a link of ours that never ages. With `outer`, frames to `mac` go there, which is an
  * entry in the link's forwarding database. */

@@ -22,6 +22,10 @@
 #define RULE_PRIO_OUTER 101 /* fwmark M to PEER lookup main: the outer packet of a link */
 #define RULE_PRIO_LINK  102 /* fwmark M lookup 200+slot */
 #define RULE_PRIO_EDGE  103 /* fwmark 0x6b70ffff lookup main: replies leave where they came in */
+/* Packets without a mark, which are nearly all, ask none of the rules from here to the end: each
+ * takes its time, and there are two for every holder. */
+#define RULE_PRIO_HELD_SKIP 101 /* fwmark 0/0xff000000 goto 105 */
+#define RULE_PRIO_HELD_END  105 /* nop */
 /* iif lo fwmark M/0xff000000 to NODE lookup main: outer packets of the overlay, the node's own */
 #define RULE_PRIO_HELD_OUTER 103
 #define RULE_PRIO_HELD       104 /* fwmark 0x6b000000/0xff000000 lookup 131072: endpoints behind it */

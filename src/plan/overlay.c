@@ -247,15 +247,29 @@ static void put_endpoints(struct builder *b)
     vec_done(&v);
 }
 
+static void put_skip(struct builder *b, size_t n_rules)
+{
+    if (b->f->rules.n == n_rules)
+        return;
+    put_rule(b, RULE_PRIO_HELD_SKIP, 0, RULE_PRIO_HELD_END);
+    b->f->rules.v[b->f->rules.n - 1].action = RULE_GOTO;
+    vec_push(&b->f->rules, (struct desired_rule){ .owner = OWNER,
+                                                  .family = IP_V4,
+                                                  .priority = RULE_PRIO_HELD_END,
+                                                  .action = RULE_NOP });
+}
+
 void overlay_put(struct planner *p, struct fabric *f)
 {
     struct builder b = { p, f, &p->loadbalancer->facts, nft_group_begin(OWNER) };
     put_overlay(&b);
+    size_t n_rules = f->rules.n;
     for (uint32_t i = 0; i < b.facts->n_nodes; i++) {
         put_holder(&b, &b.facts->nodes[i]);
         peer_problems(&b, &b.facts->nodes[i]);
     }
     put_endpoints(&b);
+    put_skip(&b, n_rules);
     own_problems(&b);
     f->loadbalancer = fabric_group(b.group, p->fabric ? p->fabric->loadbalancer : NULL);
 }

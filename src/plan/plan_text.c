@@ -86,6 +86,21 @@ static void put_routes(const struct desired *d, struct buf *out)
     }
 }
 
+static void put_action(const struct desired_rule *r, struct buf *out)
+{
+    switch (r->action) {
+    case RULE_LOOKUP:
+        buf_printf(out, " lookup %u\n", r->table);
+        break;
+    case RULE_GOTO:
+        buf_printf(out, " goto %u\n", r->table);
+        break;
+    case RULE_NOP:
+        buf_puts(out, " nop\n");
+        break;
+    }
+}
+
 static void put_rules(const struct desired *d, struct buf *out)
 {
     char text[IP_PREFIX_TEXT_MAX];
@@ -102,7 +117,7 @@ static void put_rules(const struct desired *d, struct buf *out)
             buf_printf(out, " from %s", prefix_text(&r->src, text));
         if (r->has_dst)
             buf_printf(out, " to %s", prefix_text(&r->dst, text));
-        buf_printf(out, " lookup %u\n", r->table);
+        put_action(r, out);
     }
     for (size_t i = 0; i < d->n_sysctls; i++)
         buf_printf(out, "sysctl %s = %s\n", d->sysctls[i].path, d->sysctls[i].value);

@@ -450,6 +450,8 @@ static void there_are_249_marks(void **state)
     plan(&b);
     for (size_t i = 0; i < b.plan->desired.n_rules; i++) {
         const struct desired_rule *r = &b.plan->desired.rules[i];
+        if (r->action != RULE_LOOKUP)
+            continue; /* past them all, for packets without a mark */
         assert_int_equal(r->mask, 0xff000000);
         assert_false(taken[r->fwmark >> 24]);
         taken[r->fwmark >> 24] = true;

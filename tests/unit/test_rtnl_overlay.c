@@ -98,6 +98,19 @@ static void put_rules(struct want *w)
         .via = ip_v4(169, 254, 96, 2),
         .ifname = OVERLAY_LINK,
     };
+    struct desired_rule skip = {
+        .owner = "node",
+        .family = IP_V4,
+        .priority = RULE_PRIO_HELD_SKIP,
+        .mask = HOLDER_MARK_MASK,
+        .action = RULE_GOTO,
+        .table = RULE_PRIO_HELD_END,
+    };
+    struct desired_rule end = {
+        .owner = "node", .family = IP_V4, .priority = RULE_PRIO_HELD_END, .action = RULE_NOP
+    };
+    vec_push(&w->rules, skip);
+    vec_push(&w->rules, end);
     vec_push(&w->rules, outer);
     vec_push(&w->rules, reply);
     vec_push(&w->routes, route);
@@ -120,7 +133,7 @@ static void a_second_sync_does_nothing(void **state)
     struct world w = world_new();
     struct want want;
     const struct desired *d = usual(&want);
-    assert_int_equal(sync_with(&w, d, false), 1 + 1 + 2 + 1 + 2);
+    assert_int_equal(sync_with(&w, d, false), 1 + 1 + 2 + 1 + 4);
     fake_forget_sent(w.port);
     assert_int_equal(sync_with(&w, d, false), 0);
     assert_int_equal(fake_sent(w.port, 0), 0);
@@ -136,9 +149,12 @@ static void a_second_sync_does_nothing(void **state)
                         "02:6b:a9:fe:60:02 dst 192.0.2.2 self permanent\n"
                         "02:6b:a9:fe:60:03 dst 192.0.2.3 self permanent\n");
     assert_string_equal(
-        output("ip rule show prio 103; ip rule show prio 104"),
+        output(
+            "ip rule show prio 101; ip rule show prio 103; ip rule show prio 104; ip rule show prio 105"),
+        "101:\tfrom all fwmark 0/0xff000000 goto 105 proto 107\n"
         "103:\tfrom all to 192.0.2.2 fwmark 0xc8000000/0xff000000 iif lo lookup main proto 107\n"
-        "104:\tfrom all fwmark 0xc8000000/0xff000000 lookup 131272 proto 107\n");
+        "104:\tfrom all fwmark 0xc8000000/0xff000000 lookup 131272 proto 107\n"
+        "105:\tfrom all nop proto 107\n");
     assert_string_equal(
         output("ip -d -o link show plo | grep -o 'mtu 1400\\|vxlan id .* dstport 4790 "
                "nolearning\\|udpcsum noudp6\\|addrgenmode none\\|alias .*'"),
@@ -175,6 +191,11 @@ static void what_others_delete_or_edit_is_mended(void **state)
         "ip rule add prio 104 fwmark 0xc8000000 lookup 131272 proto 107",
         "ip rule add prio 104 fwmark 0xc8000000/0xff000000 iif u0 lookup 131272 proto 107",
         "ip route flush table 131272",
+        "ip rule del prio 105",
+        "ip rule del prio 101 fwmark 0/0xff000000",
+        "ip rule del prio 101; ip rule add prio 101 fwmark 0/0xff000000 goto 32766 proto 107",
+        "ip rule add prio 104 blackhole proto 107",
+        "ip rule add prio 105 nop fwmark 3 proto 107",
     };
     struct world w = world_new();
     struct want want;
