@@ -263,6 +263,9 @@ static struct world *world_new(uint64_t seed)
                                         .loadbalancer = true,
                                         .serviceproxy = rng_one_in(&w->rng, 2),
                                         .overlay = w->vxlan ? OVERLAY_VXLAN : "weave" };
+    if (rng_one_in(&w->rng, 4))
+        w->options.proxy_mode = PROXY_IPVS;
+    w->options.ipvs = (struct ipvs_options){ .scheduler = IPVS_RR, .weight = 1 };
     assert_true(ip_prefix_parse("169.254.96.0/28", &w->options.overlay_subnet));
     w->store = store_new();
     for (unsigned i = 0; i < w->n_nodes; i++) {

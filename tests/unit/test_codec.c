@@ -442,7 +442,12 @@ static void a_host_is_read_from_a_file(void **state)
         "- {name: wt0, mtu: 1400, addresses: [100.64.0.1/32, 'fd00::1/128']}\n"
         "- {name: eth0, up: false, default4: true, acceptRA: 2}\n---\n"
         "apiVersion: portolan/v1\nkind: PortolanHost\nmetadata: {name: bad}\n"
-        "interfaces: [{name: x, addresses: [10.0.0.1]}]\n";
+        "interfaces: [{name: x, addresses: [10.0.0.1]}]\n---\n"
+        "apiVersion: portolan/v1\nkind: PortolanHost\nmetadata: {name: bridge}\n"
+        "bridgeNfCallIptables: 1\n"
+        "interfaces: [{name: weave, bridge: true, mac: '9e:1c:3f:00:a2:07'}]\n---\n"
+        "apiVersion: portolan/v1\nkind: PortolanHost\nmetadata: {name: short}\n"
+        "interfaces: [{name: weave, mac: '9e:1c:3f:00:a2'}]\n";
     assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
     close(fd);
     struct arena mem = { 0 };
@@ -461,6 +466,12 @@ static void a_host_is_read_from_a_file(void **state)
     assert_true(host_decode_file(path, "bad", &mem, &h, &err) < 0);
     assert_non_null(strstr(err.text, ":12:36: PortolanHost bad: interfaces[0].addresses[0] is "
                                      "10.0.0.1; an address with prefix"));
+    assert_int_equal(h.bridge_nf_call_iptables, -1);
+    assert_int_equal(host_decode_file(path, "bridge", &mem, &h, &err), 0);
+    assert_true(h.ifaces[0].bridge && h.bridge_nf_call_iptables == 1);
+    assert_memory_equal(h.ifaces[0].mac, "\x9e\x1c\x3f\0\xa2\x07", 6);
+    assert_true(host_decode_file(path, "short", &mem, &h, &err) < 0);
+    assert_non_null(strstr(err.text, "interfaces[0].mac is \"9e:1c:3f:00:a2\"; a hardware"));
     assert_true(host_decode_file(path, "none", &mem, &h, &err) < 0);
     assert_non_null(strstr(err.text, "metadata.name is none"));
     arena_done(&mem);
