@@ -139,10 +139,11 @@ int kubeproxy_cleanup(bool dry_run, struct buf *out, struct err *err)
     int r = open_ports(&p, err);
     if (!r)
         r = ipvs_is_ours(p.route, &ours, err);
+    enum kubeproxy_whose whose = ours ? KUBEPROXY_BESIDE : KUBEPROXY_ITS;
     if (!r)
-        r = clean_chains(&p, ours ? KUBEPROXY_BESIDE : KUBEPROXY_ITS, dry_run, out, err);
-    if (!r && !ours)
-        r = ipset_kubeproxy_cleanup(p.netfilter, dry_run, out, err);
+        r = clean_chains(&p, whose, dry_run, out, err);
+    if (!r)
+        r = ipset_cleanup(p.netfilter, whose, dry_run, out, err);
     if (!r && !ours)
         r = ipvs_kubeproxy_cleanup(p.route, p.generic, dry_run, out, err);
     close_ports(&p);

@@ -258,18 +258,23 @@ static bool is_ours(const char *name)
     return is_among(name, KUBE_SET_COUNT);
 }
 
-/* pkg/proxy/ipvs of Kubernetes, and kpng: their names are ours but for the last, and for these. */
-static bool is_kube_proxys(const char *name)
+/* pkg/proxy/ipvs of Kubernetes, and kpng: their names are ours but for our last, and for these. */
+static bool is_theirs_alone(const char *name)
 {
-    static const char *const others[] = { "LOAD-BALANCER-SOURCE-CIDR", "NODE-PORT-SCTP-HASH",
-                                          "NODE-PORT-LOCAL-SCTP-HASH" };
+    static const char *const names[] = { "LOAD-BALANCER-SOURCE-CIDR", "NODE-PORT-SCTP-HASH",
+                                         "NODE-PORT-LOCAL-SCTP-HASH" };
     const char *rest = !strncmp(name, "KUBE-6-", 7) ? name + 7
                        : !strncmp(name, "KUBE-", 5) ? name + 5
                                                     : "";
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        if (!strcmp(rest, others[i]))
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!strcmp(rest, names[i]))
             return true;
-    return is_among(name, KUBE_IPVS_IPS + 1);
+    return false;
+}
+
+static bool is_kube_proxys(const char *name)
+{
+    return is_theirs_alone(name) || is_among(name, KUBE_IPVS_IPS + 1);
 }
 
 static void restart(void *user)
@@ -320,10 +325,13 @@ static int find(struct nl_port *port, struct found *f, struct err *err)
     return r == -EINVAL || r == -EOPNOTSUPP ? 0 : r; /* no such subsystem */
 }
 
-static int clean(struct nl_port *netfilter, bool (*wanted)(const char *name), bool dry_run,
-                 struct buf *out, struct err *err)
+int ipset_cleanup(struct nl_port *netfilter, enum kubeproxy_whose whose, bool dry_run,
+                  struct buf *out, struct err *err)
 {
-    struct found f = { .wanted = wanted };
+    static bool (*const tests[])(const char *name) = { [KUBEPROXY_ITS] = is_kube_proxys,
+                                                       [KUBEPROXY_BESIDE] = is_theirs_alone,
+                                                       [KUBEPROXY_OURS] = is_ours };
+    struct found f = { .wanted = tests[whose] };
     int64_t until = clock_mono_us() + PATIENCE_US;
     int r = find(netfilter, &f, err);
     for (size_t i = 0; i < f.sets.n && !r; i++) {
@@ -340,15 +348,4 @@ static int clean(struct nl_port *netfilter, bool (*wanted)(const char *name), bo
     arena_done(&f.mem);
     vec_done(&f.sets);
     return r;
-}
-
-int ipset_kubeproxy_cleanup(struct nl_port *netfilter, bool dry_run, struct buf *out,
-                            struct err *err)
-{
-    return clean(netfilter, is_kube_proxys, dry_run, out, err);
-}
-
-int ipset_cleanup(struct nl_port *netfilter, bool dry_run, struct buf *out, struct err *err)
-{
-    return clean(netfilter, is_ours, dry_run, out, err);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "kernel/kubeproxy.h"
 #include "model/ipvs.h"
 #include "netlink/nl.h"
 
@@ -27,10 +28,8 @@ struct ipset_reader {
 int ipset_read(struct nl_port *netfilter, enum ipvs_set set, uint8_t family,
                const struct ipset_reader *reader, struct err *err);
 
-/* Destroys ours, or those that kube-proxy's ipvs mode leaves, by their names, since others have sets
- * that begin with KUBE- too; lists them into `out`, one "- ..." a line; one that a rule still uses
- * stays and is listed with "! ...". `dry_run` only lists. 0, also on a kernel without ipsets, or
- * -errno. */
-int ipset_cleanup(struct nl_port *netfilter, bool dry_run, struct buf *out, struct err *err);
-int ipset_kubeproxy_cleanup(struct nl_port *netfilter, bool dry_run, struct buf *out,
-                            struct err *err);
+/* Destroys those of kube-proxy's ipvs mode, or of ours, by their names, since others have sets that begin
+ * with KUBE- too; lists them into `out`, one "- ..." a line; one that a rule still uses stays and is
+ * listed with "! ...". `dry_run` only lists. 0, also on a kernel without ipsets, or -errno. */
+int ipset_cleanup(struct nl_port *netfilter, enum kubeproxy_whose whose, bool dry_run,
+                  struct buf *out, struct err *err);

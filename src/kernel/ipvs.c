@@ -157,6 +157,17 @@ static void touch(struct ipvs *v, const struct ipvs_list *records)
         ipvs_store_touch(&v->store, records->v[i]);
 }
 
+/* What drains goes with its server. */
+static void touch_orphans(struct ipvs *v)
+{
+    for (size_t i = 0; i < v->drains.n; i++) {
+        struct ipvs_key k = ipvs_server_of(&v->store.records.v[v->drains.v[i]].entry.key);
+        uint32_t server = ipvs_store_find(&v->store, &k);
+        if (server == IPVS_NONE || !v->store.records.v[server].wanted)
+            ipvs_store_touch(&v->store, v->drains.v[i]);
+    }
+}
+
 int ipvs_make_device(struct ipvs *v, struct report *report, struct err *err)
 {
     int r = ipvs_device_read(v->ports.route, &v->device, err);
@@ -171,6 +182,7 @@ int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct rep
     count_groups(v, d->ipvs, d->n_ipvs);
     if (look & IPVS_LOOK_DRAINING)
         touch(v, &v->drains);
+    touch_orphans(v);
     touch(v, &v->refused);
     v->refused.n = 0;
     v->is_known = true;

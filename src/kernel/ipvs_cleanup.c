@@ -156,7 +156,7 @@ int ipvs_cleanup(const struct ipvs_ports *ports, bool dry_run, struct buf *out, 
     if (ours)
         r = delete_servers(v, dry_run, out, err);
     if (!r && ours) /* by them a server is ours: they go after the last of them */
-        r = ipset_cleanup(ports->netfilter, dry_run, out, err);
+        r = ipset_cleanup(ports->netfilter, KUBEPROXY_OURS, dry_run, out, err);
     if (!r && ours && !dry_run)
         r = ipvs_device_delete(ports->route, &v->device, err);
     if (!r && ours)

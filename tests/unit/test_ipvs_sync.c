@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ipvs_world.h"
+#include "kernel/ipset.h"
 #include "netns.h"
 
 #define GROUPS_MAX 4
@@ -327,6 +328,22 @@ static void one_that_returns_serves_again(void **state)
     assert_non_null(strstr(ipvs_world_text(world), "10.244.0.1:8080/1"));
 }
 
+static void what_drains_goes_with_its_server(void **state)
+{
+    (void)state;
+    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1 10.244.0.2");
+    apply(IPVS_LOOK_AUDIT);
+    ipvs_world_connect(world, "10.244.0.1", 1);
+    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.2");
+    apply(0);
+    forget_groups();
+    apply(0);
+    assert_int_equal(ipvs_draining(agent), 0);
+    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+    apply(0);
+    assert_string_equal(ipvs_world_text(world), "tcp 10.96.0.1:80 rr 0: 10.244.0.1:8080/1\n");
+}
+
 static void udp_does_not_drain(void **state)
 {
     (void)state;
@@ -489,6 +506,64 @@ static void other_peoples_servers_stay(void **state)
     assert_true(in_set("KUBE-MINE", "192.0.2.1"));
 }
 
+static void cleaned(enum kubeproxy_whose whose, bool dry_run, const char *says)
+{
+    struct buf out = { 0 };
+    assert_int_equal(ipset_cleanup(ipvs_world_ports(world).netfilter, whose, dry_run, &out, &err),
+                     0);
+    assert_string_equal(buf_str(&out), says);
+    buf_done(&out);
+}
+
+static void sets_go_by_their_names(void **state)
+{
+    (void)state;
+    run("for i in CLUSTER-IP LOAD-BALANCER-SOURCE-CIDR DROP MINE; do "
+        "ipset create KUBE-$i hash:ip; done; iptables-legacy -w -A INPUT -m set --match-set "
+        "KUBE-CLUSTER-IP dst -j DROP");
+    cleaned(KUBEPROXY_ITS, true,
+            "- ipset KUBE-CLUSTER-IP\n- ipset KUBE-LOAD-BALANCER-SOURCE-CIDR\n");
+    cleaned(KUBEPROXY_BESIDE, false, "- ipset KUBE-LOAD-BALANCER-SOURCE-CIDR\n");
+    cleaned(KUBEPROXY_OURS, false,
+            "! ipset KUBE-CLUSTER-IP stays, because a rule uses it\n- ipset KUBE-DROP\n");
+    assert_string_equal(output("ipset list -n"), "KUBE-CLUSTER-IP\nKUBE-MINE\n");
+}
+
+/* Everything, and nothing of others. */
+static void a_cleanup_leaves_what_others_have(void **state)
+{
+    (void)state;
+    struct ipvs_ports ports = ipvs_world_ports(world);
+    struct buf out = { 0 };
+    put_server("192.0.2.10", 80, "rr", "10.0.0.1");
+    run("ipset create KUBE-MINE hash:ip");
+    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+    apply(IPVS_LOOK_AUDIT);
+    assert_int_equal(ipvs_cleanup(&ports, true, &out, &err), 0);
+    assert_non_null(strstr(buf_str(&out), "- ipvs service tcp 10.96.0.1:80\n- ipset KUBE-"));
+    assert_true(bound("10.96.0.1"));
+    assert_int_equal(ipvs_cleanup(&ports, false, &out, &err), 0);
+    assert_string_equal(ipvs_world_text(world), "tcp 192.0.2.10:80 rr 0: 10.0.0.1:8080/1\n");
+    assert_string_equal(output("ipset list -n"), "KUBE-MINE\n");
+    assert_string_equal(output("ip link show kube-ipvs0 2>&1"),
+                        "Device \"kube-ipvs0\" does not exist.\n");
+    buf_done(&out);
+}
+
+/* kube-proxy's, or anybody's, who have not our mark. */
+static void a_cleanup_leaves_a_device_without_our_mark(void **state)
+{
+    (void)state;
+    struct ipvs_ports ports = ipvs_world_ports(world);
+    struct buf out = { 0 };
+    run("ip addr add 10.96.0.9/32 dev kube-ipvs0; ipset create KUBE-CLUSTER-IP hash:ip,port");
+    put_server("10.96.0.9", 80, "rr", "10.244.0.9");
+    assert_int_equal(ipvs_cleanup(&ports, false, &out, &err), 0);
+    assert_string_equal(buf_str(&out), "");
+    assert_true(bound("10.96.0.9"));
+    assert_string_equal(ipvs_world_commands(world), "");
+}
+
 /* Everything that was to change when the agent was killed. */
 static void from_here(void)
 {
@@ -557,6 +632,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_crowd_comes_and_goes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_destination_drains, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_returns_serves_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_drains_goes_with_its_server, setup, teardown),
         cmocka_unit_test_setup_teardown(udp_does_not_drain, setup, teardown),
         cmocka_unit_test_setup_teardown(conntrack_hears_of_udp, setup, teardown),
         cmocka_unit_test_setup_teardown(a_refused_server_holds_up_nothing_else, setup, teardown),
@@ -565,6 +641,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_set_of_another_type_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(what_an_earlier_run_left_goes, setup, teardown),
         cmocka_unit_test_setup_teardown(other_peoples_servers_stay, setup, teardown),
+        cmocka_unit_test_setup_teardown(sets_go_by_their_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_cleanup_leaves_what_others_have, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_cleanup_leaves_a_device_without_our_mark, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(killed_anywhere_it_heals_at_the_next_start, setup,
                                         teardown),
     };
