@@ -237,6 +237,24 @@ def test_k09_what_others_change_is_mended(audited, harm):
         proxy.clear()
 
 
+def test_k09_what_the_kernel_refuses_is_named_and_tried_again(proxy):
+    """Somebody has a set of a name of ours, of another type, which our rules cannot do with."""
+    svc = proxy.service("a1", external=True)
+    assert proxy.agent.stop() == 0
+    proxy.cleanup()
+    proxy.host.run("ipset", "create", "KUBE-EXTERNAL-IP", "hash:net")
+    try:
+        proxy.agent.clear_log()
+        proxy.agent.restart()
+        proxy.agent.wait_log("KUBE-EXTERNAL-IP is of type hash:net, where hash:ip,port")
+        assert proxy.fetch("127.0.0.1", 10266, "/readyz").status == 503
+    finally:
+        proxy.host.run("ipset", "destroy", "KUBE-EXTERNAL-IP")
+    wait_until(lambda: proxy.fetch("127.0.0.1", 10266, "/readyz").status == 200, 20,
+               "it to be ready")
+    proxy.served("client", "tcp", svc.external(), 80, "a1", proxy.addresses())
+
+
 def test_k10_what_replaces_comes_before_what_goes(proxy, family):
     """New connections never meet a server without destinations."""
     svc = proxy.service("a1")
