@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "dir_help.h"
 
@@ -135,6 +136,55 @@ static void a_status_is_written_once_for_each_version(void **state)
     world_until(&w, shows(&a, ""));
     assert_string_equal(web(&a)->load_balancer_ip, "203.0.113.9");
     assert_int_equal(web(&a)->n_ports, 1);
+    agent_close(&a);
+    agent_close(&b);
+    world_close(&w);
+}
+
+static const char *addresses_of(const struct agent *a, const char *node)
+{
+    const struct node *n = agent_get(a, KIND_NODE, "", node);
+    return n ? label_value(&n->o.meta.annotations, ANNOTATION_ADDRESSES) : "no such node";
+}
+
+/* -EAGAIN while the other has the lock, or was first. */
+static void write_at_last(struct world *w, struct agent *a, const struct status_write *write)
+{
+    int64_t end = clock_mono_us() + 10000000;
+    while (do_write(a, *write) && clock_mono_us() < end)
+        uv_run(&w->loop, UV_RUN_ONCE);
+}
+
+static void two_that_write_while_the_manifest_changes_lose_nothing(void **state)
+{
+    (void)state;
+    struct world w;
+    struct agent a, b;
+    char address[32], manifest[512];
+    world_open(&w);
+    world_put(&w, "m.yaml", NODE("edge-a", "") NODE("edge-b", "") SERVICE("web", HELD));
+    agent_start(&a, &w);
+    agent_start(&b, &w);
+    for (int i = 0; i < 50; i++) {
+        snprintf(manifest, sizeof(manifest),
+                 NODE("edge-a", "z: v%d") NODE("edge-b", "") SERVICE("web", HELD), i);
+        world_put(&w, "m.yaml", manifest);
+        snprintf(address, sizeof(address), "203.0.113.%d", i);
+        struct status_write one = annotations(address, ""), other = one;
+        other.name = "edge-b";
+        write_at_last(&w, &a, &one);
+        write_at_last(&w, &b, &other);
+        struct agent *writer = i % 2 ? &a : &b;
+        struct status_write status = ingress(web(writer)->o.meta.resource_version, address);
+        do_write(writer, status);
+        uv_run(&w.loop, UV_RUN_NOWAIT);
+    }
+    world_until(&w, !strcmp(says(&a, "z"), "v49") && !strcmp(says(&b, "z"), "v49"));
+    world_until(&w,
+                !strcmp(addresses_of(&a, "edge-b"), "203.0.113.49") && holds(&b, "203.0.113.49"));
+    world_until(&w, object_equal(&web(&a)->o, &web(&b)->o));
+    assert_true(atoi(web(&a)->o.meta.resource_version) > 1);
+    assert_int_equal(a.notes.n + b.notes.n, 0);
     agent_close(&a);
     agent_close(&b);
     world_close(&w);
@@ -293,6 +343,7 @@ int main(void)
         cmocka_unit_test(a_node_publishes_beside_what_its_manifest_says),
         cmocka_unit_test(nothing_is_written_when_nothing_changes),
         cmocka_unit_test(a_status_is_written_once_for_each_version),
+        cmocka_unit_test(two_that_write_while_the_manifest_changes_lose_nothing),
         cmocka_unit_test(a_status_in_the_manifest_can_be_cleared),
         cmocka_unit_test(a_service_that_leaves_the_class_loses_its_status),
         cmocka_unit_test(another_load_balancers_service_is_as_its_manifest_says),
