@@ -72,7 +72,7 @@ def proxy_of_module(proxy_lab, binary, tmp_path_factory):
 def proxy(proxy_of_module):
     """node-a with the service proxy on IPVS, the usual flags and no Service; see ipvs_world.py."""
     world = proxy_of_module
-    world.lab.flush_conntrack()
+    world.flush_conntrack()
     yield world
     world.clear()
     world.agent.check_sanitizer()

@@ -151,6 +151,10 @@ class IpvsWorld(ProxyWorld):
         super().settle(timeout)
 
 
+    def flush_conntrack(self):
+        """Of node-a, the one that is served."""
+        netns.run_in(self.host.ns, ["conntrack", "-F"], check=False)
+
     def kernel(self, name="node-a"):
         return read_kernel(self.lab.ns(name))
 
@@ -172,7 +176,7 @@ class IpvsWorld(ProxyWorld):
     def addresses(self, name="node-a"):
         """All addresses of a host but those that are bound for Services: nobody may be masqueraded
         to one of these."""
-        listed = json.loads(self.lab.host(name).out("ip", "-j", "addr"))
+        listed = json.loads(netns.run_in(self.lab.ns(name), ["ip", "-j", "addr"]).stdout)
         return {entry["local"] for link in listed if link["ifname"] != LINK
                 for entry in link["addr_info"]}
 

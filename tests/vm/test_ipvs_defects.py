@@ -230,7 +230,7 @@ def test_k09_what_others_change_is_mended(audited, harm):
         script = HARM[harm].format(vip=svc.ip(), pod=proxy.lab.pod("a1").address())
         proxy.host.run("sh", "-c", script)
         wait_until(lambda: proxy.table() == before, 10, lambda: f"all to be as before:\n{before}\n"
-                   f"it is:\n{proxy.table()}\n{proxy.agent.log()[-2000:]}", interval=0.3)
+                   f"it is:\n{proxy.table()}\n{proxy.agent.log()[-2000:]}", interval=0.6)
         assert set(proxy.pods_of("a3", "tcp", svc.ip(), 80, 4)) == {"a1", "a2"}
         proxy.served("client", "udp", NODE_A[4], PORT, ["a1", "a2"], proxy.addresses())
     finally:

@@ -33,7 +33,7 @@ def test_row_47_killed_in_a_loop_nothing_is_dropped(proxy):
     hammers = [Hammer(proxy.lab.pod("a3").ns, svc.ip(family), 80, pause=0.02)
                for family in (4, 6)]
     end, ends = time.monotonic() + KILL_SECONDS, 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or ends < 6:
         proxy.agent.kill()
         proxy.agent.restart()
         ends += 1
@@ -48,7 +48,6 @@ def test_row_47_killed_in_a_loop_nothing_is_dropped(proxy):
     connects = [connect for hammer in hammers for connect in hammer.stop()]
     wrong = [connect for connect in connects if connect.error or connect.again]
     assert len(connects) > 50 and not wrong, (len(connects), wrong[:10])
-    assert ends > 5, ends
 
 
 def test_row_47_a_restart_changes_nothing(proxy):
