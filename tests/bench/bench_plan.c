@@ -2,9 +2,12 @@
  * busy machine does not show).
  *
  *   bench-plan [MAPPINGS]
+ *   bench-plan held [SERVICES [NODES]]
  *
- * Half of the mappings have their pod on this node, half on eight others over links. */
+ * Half of the mappings have their pod on this node, half on eight others over links. Services are
+ * held by all nodes alike, and have an endpoint on their holder and one on the node after it. */
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/vec.h"
@@ -106,7 +109,8 @@ struct run {
     struct store *store;
     struct planner *planner;
     struct snapshot snap;
-    int64_t built; /* ns of the last pass before its statuses */
+    int64_t built;  /* ns of the last pass before its statuses */
+    unsigned nodes; /* of held addresses */
 };
 
 /* As if the API server had taken the status: the same object, with it. */
@@ -181,8 +185,116 @@ static void once(struct run *r, const char *what)
     printf("%-32s %9.1f us, of it statuses %9.1f us\n", what, us, us - (double)r->built / 1e3);
 }
 
+/* ---- held addresses ---- */
+
+static const char *holder_name(struct arena *a, unsigned i)
+{
+    return i ? arena_printf(a, "node-%03u", i) : "edge";
+}
+
+static void put_holder(struct store *s, unsigned i, unsigned more)
+{
+    struct node *n = object_new(KIND_NODE);
+    struct arena *a = &n->o.mem;
+    n->o.meta.name = holder_name(a, i);
+    n->internal_ips = arena_new(a, struct ip);
+    n->internal_ips[n->n_internal_ips++] = ip_v4(100, 64, 0, (uint8_t)(i + 1));
+    struct label *l = arena_new_array(a, 2, struct label);
+    l[0] = (struct label){ ANNOTATION_ADDRESSES, arena_printf(a, "203.0.113.%u", i + 1) };
+    if (more)
+        l[0].value = arena_printf(a, "%s,203.0.114.%u", l[0].value, more);
+    l[1] = (struct label){ ANNOTATION_OVERLAY,
+                           arena_printf(a, "169.254.96.%u,02:6b:a9:fe:60:%02x", i + 1, i + 1) };
+    n->o.meta.annotations = (struct label_list){ l, 2 };
+    store_upsert(s, &n->o);
+}
+
+static void put_held(struct store *s, unsigned i, unsigned nodes)
+{
+    struct service *v = object_new(KIND_SERVICE);
+    struct arena *a = &v->o.mem;
+    v->o.meta.ns = arena_printf(a, "team-%u", i % 50);
+    v->o.meta.name = arena_printf(a, "svc-%u", i);
+    v->o.meta.resource_version = "1";
+    v->type = SERVICE_LOADBALANCER;
+    v->cluster_ip = "";
+    v->load_balancer_class = NODE_ADDRESS_CLASS;
+    v->load_balancer_ip = arena_printf(a, "203.0.113.%u", i % nodes + 1);
+    v->ingress = arena_new(a, struct service_ingress);
+    v->ingress[v->n_ingress++] =
+        (struct service_ingress){ .ip = v->load_balancer_ip, .mode = IP_MODE_PROXY };
+    v->ports = arena_new(a, struct service_port);
+    v->ports[v->n_ports++] = (struct service_port){ .name = "game",
+                                                    .protocol = L4_TCP,
+                                                    .port = (uint16_t)(1000 + i / nodes) };
+    store_upsert(s, &v->o);
+}
+
+static void put_held_slice(struct store *s, unsigned i, unsigned nodes, unsigned pod)
+{
+    struct endpoint_slice *e = object_new(KIND_ENDPOINTSLICE);
+    struct arena *a = &e->o.mem;
+    e->o.meta.ns = arena_printf(a, "team-%u", i % 50);
+    e->service = arena_printf(a, "svc-%u", i);
+    e->o.meta.name = arena_printf(a, "svc-%u-x", i);
+    e->family = IP_V4;
+    e->ports = arena_new(a, struct endpoint_port);
+    e->ports[e->n_ports++] = (struct endpoint_port){ "game", L4_TCP, 3000 };
+    e->endpoints = arena_new_array(a, 2, struct endpoint);
+    for (unsigned k = 0; k < 2; k++) {
+        struct endpoint *ep = &e->endpoints[e->n_endpoints++];
+        *ep = (struct endpoint){ .ready = true,
+                                 .node_name = holder_name(a, (i + k) % nodes),
+                                 .target_kind = "Pod",
+                                 .target_ns = e->o.meta.ns,
+                                 .target_name = "pod" };
+        ep->addresses = (struct string_list){ arena_new(a, const char *), 1 };
+        ep->addresses.v[0] = arena_printf(a, "10.%u.%u.%u", 2 * pod + k, i >> 8, i & 255);
+    }
+    store_upsert(s, &e->o);
+}
+
+static void move_held_endpoint(struct run *r, unsigned i)
+{
+    static unsigned turn;
+    put_held_slice(r->store, i - i % r->nodes, r->nodes, 1 + ++turn % 100); /* held by this node */
+}
+
+static void move_address(struct run *r, unsigned i)
+{
+    static unsigned turn;
+    put_holder(r->store, 1 + i % (r->nodes - 1), 1 + ++turn % 200);
+}
+
+static int held(struct host *host, unsigned n, unsigned nodes)
+{
+    struct plan_options options = plan_options_default;
+    options.portmap = false;
+    options.loadbalancer = true;
+    options.overlay = OVERLAY_VXLAN;
+    ip_prefix_parse(OVERLAY_SUBNET, &options.overlay_subnet);
+    struct run r = {
+        store_new(), planner_new(&options), { .node = "edge", .host = host, .now = 1000 }, 0, nodes
+    };
+    for (unsigned i = 0; i < nodes; i++)
+        put_holder(r.store, i, 0);
+    for (unsigned i = 0; i < n; i++) {
+        put_held(r.store, i, nodes);
+        put_held_slice(r.store, i, nodes, 0);
+    }
+    once(&r, "first pass");
+    put_holder(r.store, 0, 0);
+    once(&r, "its own Node again");
+    each(&r, n, "an endpoint of this holder moves", move_held_endpoint);
+    each(&r, n, "an address of another node changes", move_address);
+    planner_free(r.planner);
+    store_free(r.store);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    bool of_held = argc > 1 && !strcmp(argv[1], "held");
     unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 10000;
     struct host_address addresses[2] = { { .ip = ip_v4(203, 0, 113, 9), .prefix_len = 24 },
                                          { .ip = ip_v4(100, 64, 0, 1), .prefix_len = 32 } };
@@ -200,9 +312,13 @@ int main(int argc, char **argv)
                          .forwarding4 = true,
                          .forwarding4_error = "",
                          .forwarding6_error = "" };
+    if (of_held)
+        return held(&host, argc > 2 ? (unsigned)atoi(argv[2]) : 1000,
+                    argc > 3 ? (unsigned)atoi(argv[3]) : 50);
     struct run r = { store_new(),
                      planner_new(&plan_options_default),
                      { .node = "edge", .host = &host, .now = 1000 },
+                     0,
                      0 };
     put_node(r.store, "edge", 1);
     for (unsigned i = 0; i < WORKERS; i++) {
