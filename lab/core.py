@@ -192,12 +192,15 @@ class Lab:
         self.remove_pod(name)
         return self.add_pod(name, node)
 
-    def host_network_pod(self, name, node, ports=(9090,)):
-        """A server in the node's own network; its address is the node's InternalIP."""
+    def host_network_pod(self, name, node, ports=(9090,), bound=False):
+        """A server in the node's own network; its address is the node's InternalIP.
+
+        `bound` to it alone, it answers UDP from there whichever way the answer takes.
+        """
         pod = pods.Pod(name, node, self.ns(node), {4: self.internal_ip(node)}, host_network=True)
         label = f"pod-{name}"
         log = pods.start_server(self.processes, label, name, pod.ns, list(map(str, ports)),
-                                self.state)
+                                self.state, [pod.address()] if bound else ())
         pods.wait_server(self.processes, label, log)
         self.pods[name] = pod
         return pod

@@ -15,6 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, ROOT)
 
 from lab import Folder, Kube, Lab, wait_until  # noqa: E402
+from lb_world import MODES, an_lb_world  # noqa: E402
 from proxy_world import FLAGS, a_proxy_world  # noqa: E402
 from world import a_world, agent_logs, leftovers, remove_leftovers  # noqa: E402
 
@@ -61,8 +62,8 @@ def lab():
 
 
 @pytest.fixture(scope="session")
-def kube(lab, tmp_path_factory):
-    """An API server with what is shipped installed, in reach of the nodes; None without one."""
+def api_server(tmp_path_factory):
+    """With what is shipped installed; None when objects are in a folder."""
     if SOURCE != "kube":
         yield None
         return
@@ -74,10 +75,19 @@ def kube(lab, tmp_path_factory):
         for plural in ("portmaps", "portmapclasses"):
             path = f"/apis/kuport.wlz.li/v1alpha1/{plural}"
             wait_until(lambda: api.call("GET", path)[0] == 200, 60, f"{path} to be served")
-        token = api.account_token("portolan-system", "portolan", seconds=12 * 3600)
-        lab.connect(api.port)
-        yield Kube(api.port, api.file("ca.crt"), api.admin_token,
-                   api.write_kubeconfig("agent", token=token))
+        yield api
+
+
+@pytest.fixture(scope="session")
+def kube(lab, api_server):
+    """An API server in reach of the nodes; None without one."""
+    if not api_server:
+        return None
+    api = api_server
+    token = api.account_token("portolan-system", "portolan", seconds=12 * 3600)
+    lab.connect(api.port)
+    return Kube(api.port, api.file("ca.crt"), api.admin_token,
+                api.write_kubeconfig("agent", token=token))
 
 
 @pytest.fixture(scope="session")
@@ -146,6 +156,31 @@ def proxy(proxy_of_module):
         world.restart()
 
 
+@pytest.fixture(scope="module", params=MODES)
+def lb_of_module(request, binary, source_at, api_server, tmp_path_factory):
+    """On each topology in turn."""
+    if api_server:
+        rights = os.path.join(ROOT, "deploy/loadbalancer.yaml")
+        api_server.kubectl("apply", "--server-side", "-f", rights)
+    mode = MODES[request.param]
+    lab = request.getfixturevalue("weave_lab" if mode.topology == "weave" else "lab")
+    source = source_at(tmp_path_factory.mktemp("balancer"))
+    with an_lb_world(lab, mode, binary, source) as world:
+        yield world
+
+
+@pytest.fixture
+def lb(lb_of_module):
+    """Agents with --features loadbalancer on all nodes and no Service; see lb_world.py."""
+    world = lb_of_module
+    world.ensure_running()
+    world.lab.flush_conntrack()
+    yield world
+    world.clear()
+    for agent in world.agents():
+        agent.check_sanitizer()
+
+
 @pytest.fixture(params=[4, 6], ids=["v4", "v6"])
 def family(request):
     return request.param
@@ -156,6 +191,7 @@ def pytest_runtest_makereport(item, call):
     """A failed test shows what the agents said."""
     report = (yield).get_result()
     fixtures = getattr(item, "funcargs", {})
-    lab = fixtures.get("proxy_lab") or fixtures.get("lab")
+    lab = getattr(fixtures.get("lb"), "lab", None) or fixtures.get("proxy_lab") or \
+        fixtures.get("lab")
     if lab and report.failed and report.when != "teardown":
         report.sections += agent_logs(lab)
