@@ -47,6 +47,7 @@ bench: ## the figures of docs/performance.md (root)
 	@ninja -C build --quiet bench-tools
 	@tests/bench/run
 	@tests/bench/proxy
+	@tests/bench/balancer
 
 fuzz: ## search for new crashing inputs, SECONDS=60 for each target
 	@tools/deps check
