@@ -239,7 +239,7 @@ static bool claim_stands(const struct lb_facts *f, const struct ip_prefix *subne
 static bool is_taken(const struct lb_facts *f, const struct ip *ip)
 {
     for (uint32_t i = 0; i < f->n_nodes; i++)
-        if (&f->nodes[i] != f->self && ip_equal(&f->nodes[i].overlay, ip))
+        if (ip_equal(&f->nodes[i].overlay, ip))
             return true;
     return false;
 }

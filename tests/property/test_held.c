@@ -90,8 +90,9 @@ static void put_node(struct world *w, unsigned i)
     o->internal_ips = arena_new(a, struct ip);
     o->internal_ips[0] = ip_v4(192, 0, 2, (uint8_t)(i + 1));
     o->n_internal_ips = 1;
-    o->pod_cidrs.v = arena_new(a, const char *);
+    o->pod_cidrs.v = arena_new_array(a, 2, const char *);
     o->pod_cidrs.v[o->pod_cidrs.n++] = arena_printf(a, "10.244.%u.0/24", i);
+    o->pod_cidrs.v[o->pod_cidrs.n++] = arena_printf(a, "10.32.%u.0/24", 1 + i);
     store_upsert(w->store, &o->o);
 }
 

@@ -167,7 +167,7 @@ static void check_decision(const struct decision *d, const char *node)
     begin(&b, node);
     add_iface(&b, "eth0", (const char *const[]){ "192.0.2.1", "192.0.2.2", "192.0.2.9", NULL });
     put_node(&b, "a", "192.0.2.1", OVERLAY_A);
-    put_node(&b, "b", "192.0.2.2,192.0.2.9", OVERLAY_B);
+    put_node(&b, "b", "192.0.2.2,192.0.2.9,192.0.2.2", OVERLAY_B);
     put_node(&b, "c", " 192.0.2.9 ,192.0.2.9", OVERLAY_C);
     put_service(&b, "web", d->ip, d->ingress);
     plan(&b);
@@ -207,8 +207,7 @@ static void what_is_of_another_class_or_type_is_left_alone(void **state)
     static const char *const specs[] = {
         "type: LoadBalancer, loadBalancerClass: other, loadBalancerIP: 192.0.2.1",
         "type: LoadBalancer, loadBalancerIP: 192.0.2.1",
-        "type: ClusterIP, loadBalancerClass: reweave.levk.dev/node-address, "
-        "loadBalancerIP: 192.0.2.1",
+        "type: ClusterIP, loadBalancerClass: reweave.levk.dev/node-address",
     };
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         struct bench b;
@@ -491,6 +490,25 @@ static void a_holder_without_overlay_has_no_mark(void **state)
     }
 }
 
+static void nobody_is_answered_at_an_address_of_ones_own(void **state)
+{
+    (void)state;
+    static const char *const overlays[] = { "10.32.0.1,9e:00:00:00:00:02",
+                                            "172.16.0.1,9e:00:00:00:00:02" };
+    for (size_t i = 0; i < 2; i++) {
+        struct bench b;
+        begin(&b, "a");
+        put_node(&b, "a", "", OVERLAY_A);
+        put_node(&b, "b", "192.0.2.2", overlays[i]);
+        put_service(&b, "web", "192.0.2.2", "");
+        plan(&b);
+        assert_says(&b, "problem Node b reweave.levk.dev/weave ");
+        assert_non_null(told(&b, "InvalidAnnotation"));
+        assert_false(says(&b, "holders") || says(&b, "route"));
+        end(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -504,6 +522,7 @@ int main(void)
         cmocka_unit_test(marks_follow_from_names),
         cmocka_unit_test(there_are_249_marks),
         cmocka_unit_test(a_holder_without_overlay_has_no_mark),
+        cmocka_unit_test(nobody_is_answered_at_an_address_of_ones_own),
     };
     return cmocka_run_group_tests_name("load balancer", tests, NULL, NULL);
 }
