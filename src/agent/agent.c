@@ -12,7 +12,7 @@
 #include "agent/http.h"
 #include "agent/kubeproxy.h"
 #include "agent/lock.h"
-#include "agent/pass_ipvs.h"
+#include "agent/pass.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -377,13 +377,9 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
         a->pass.mesh = mesh_open(&opt->mesh, &a->loop, a->pass.route_port, on_mesh, a);
     poll_fd(a, &a->route_poll, monitor_fd_route(a->pass.monitor));
     poll_fd(a, &a->nft_poll, monitor_fd_nft(a->pass.monitor));
-    bool table_exists = true, ipvs_exists = false;
-    r = nft_cleanup(a->pass.nft_port, true, &table_exists, err);
-    if (!r)
-        r = ipvs_is_ours(a->pass.route_port, &ipvs_exists, err);
+    r = pass_is_fresh(&a->pass, &a->pass.source->fresh, err);
     if (r)
         return r;
-    a->pass.source->fresh = !table_exists && !ipvs_exists;
     r = a->pass.source->ops->start(a->pass.source, &a->loop, err);
     if (r)
         return r;

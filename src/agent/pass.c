@@ -58,6 +58,21 @@ void pass_close(struct pass *p)
     arena_done(&p->flow_mem);
 }
 
+int pass_is_fresh(const struct pass *p, bool *ret, struct err *err)
+{
+    struct buf rtnl = { 0 };
+    bool table = false, ipvs = false;
+    int r = nft_cleanup(p->nft_port, true, &table, err);
+    if (!r)
+        r = ipvs_is_ours(p->route_port, &ipvs, err);
+    if (!r)
+        r = rtnl_cleanup(p->rtnl, true, &rtnl, err);
+    if (!r)
+        *ret = !table && !ipvs && !rtnl.n;
+    buf_done(&rtnl);
+    return r;
+}
+
 static void say_error(struct pass *p, const char *event, const char *text)
 {
     char line[700];

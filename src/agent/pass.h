@@ -68,6 +68,8 @@ struct pass {
 /* Opens the netlink ports. `options`, `source` and `store` are set by the caller before. */
 int pass_open(struct pass *p, struct err *err);
 void pass_close(struct pass *p);
+/* After pass_open(): whether nothing of ours is in the kernel. */
+int pass_is_fresh(const struct pass *p, bool *ret, struct err *err);
 
 enum pass_result {
     PASS_CLEAN,

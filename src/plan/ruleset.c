@@ -199,8 +199,7 @@ static bool proxies_by_nft(const struct plan_options *options)
 
 bool plan_needs_nft(const struct plan_options *options)
 {
-    return options->portmap || options->loadbalancer || proxies_by_nft(options) ||
-           !options->serviceproxy;
+    return options->portmap || options->loadbalancer || proxies_by_nft(options);
 }
 
 static const char *overlay_device(const struct plan_options *o)

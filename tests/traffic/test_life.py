@@ -323,3 +323,45 @@ def test_a_folder_that_is_not_there_yet_is_waited_for(make_lab, binary):
     os.mkdir(folder)
     lab.start_bird("k8s-1")
     lab.wait_sessions(4)
+
+
+# ---- the agent of classes alone --------------------------------------------------------------
+
+
+def test_a_class_needs_no_table_of_nftables(make_lab, binary):
+    """Nor does one of before stay, when the node had PortMaps."""
+    lab = make_lab("hybrid")
+    agent = lab.agents["k8s-1"]
+
+    def has_table():
+        return "table inet portolan" in lab.run("k8s-1", "nft", "list", "tables").stdout.split("\n")
+    assert not has_table()
+    classes_alone = agent.command
+    assert agent.stop() == 0
+    agent.command = [word.replace("trafficclass", "portmap,trafficclass") for word in classes_alone]
+    agent.restart()
+    wait_until(has_table, 10, "a table")
+    assert agent.stop() == 0
+    agent.command = classes_alone
+    agent.restart()
+    wait_until(lambda: not has_table(), 10, "no table")
+    wait_conditions(lab, binary, ready="3/3", Programmed=("True", "AllNodesReady"))
+
+
+@pytest.mark.folder_only("an API server has no such file")
+def test_a_class_that_cannot_be_read_after_a_restart_keeps_what_it_had(make_lab):
+    lab = make_lab("hybrid")
+    agent, before = lab.agents["k8s-1"], state(lab, "k8s-1")
+    good = lab.folder.get("TrafficClass", "pods")
+    assert agent.stop() == 0
+    with open(os.path.join(lab.folder.directory, "trafficclass.pods.yaml"), "w") as file:
+        file.write("kind: [")
+    agent.restart()
+
+    def ready():
+        return lab.run("k8s-1", "curl", "-s", "http://127.0.0.1:10266/readyz", check=False).stdout
+    wait_until(lambda: "mend it" in ready(), 10, ready)
+    assert state(lab, "k8s-1") == before
+    lab.folder.put(good)
+    wait_until(lambda: ready() == "ok\n", 10, ready)
+    assert state(lab, "k8s-1") == before

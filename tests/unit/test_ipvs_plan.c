@@ -245,6 +245,8 @@ static void without_nftables_features_there_is_no_element_of_it(void **state)
     assert_int_equal(b.plan->desired.n_ipvs, 1);
     assert_non_null(b.plan->desired.ipvs_node);
     assert_false(plan_needs_nft(&options));
+    assert_false(plan_needs_nft(&(struct plan_options){ .trafficclass = true }));
+    assert_true(plan_needs_nft(&(struct plan_options){ .loadbalancer = true }));
     assert_true(plan_needs_nft(&plan_options_default));
     end(&b);
 }

@@ -8,6 +8,7 @@ import errno
 import os
 import socket
 import struct
+import subprocess
 from collections import Counter
 
 import pytest
@@ -158,3 +159,11 @@ def test_a_vlan_that_goes_down_and_comes_back(lab):
 def test_the_links_are_vlans_of_one_trunk(lab):
     said = lab.run("k8s-1", "ip", "-d", "-br", "link").stdout
     assert {f"{link}@trunk0" for link in LINKS} <= set(said.split())
+
+
+def test_its_status_is_told_where_there_is_no_nftables(lab, binary):
+    def rows():
+        listed = subprocess.run([binary, "get", "trafficclasses", *lab.folder.arguments], check=True,
+                                capture_output=True, text=True).stdout
+        return [line.split()[:5] for line in listed.splitlines()[1:]]
+    wait_until(lambda: rows() == [["pods", "47", "ingress0", "pod0", "3/3"]], 30, rows)
