@@ -45,6 +45,7 @@ struct mesh {
     char *wanted;        /* NULL: nothing was ever wanted */
     char *running;       /* acknowledged by the BIRD that is up; NULL: nothing yet */
     char *refused;       /* not tried again; NULL: nothing was */
+    bool unwritable;     /* not BIRD refused it: it could not be written, and is tried again */
     char why[600];       /* it was refused, or could not be written */
     char down[300];      /* why BIRD is away; "" while it is up */
     char unwritten[512]; /* why the file could not be written then; "" */
@@ -109,15 +110,19 @@ static void tell(struct mesh *m)
 }
 
 /* The configuration that is wanted cannot be had. */
-static void give_up(struct mesh *m, const char *why)
+static void give_up(struct mesh *m, const char *why, bool unwritable)
 {
+    bool news = !same(m->refused, m->tried) || strcmp(m->why, why);
+    m->unwritable = unwritable;
+    m->step = STEP_IDLE;
+    unlink(m->next);
+    if (!news)
+        return;
     free(m->refused);
     m->refused = xstrdup(m->tried);
     m->refusals++;
     snprintf(m->why, sizeof(m->why), "%s", why);
     log_error("event=bird_refused text=%s", log_quote(m->why));
-    m->step = STEP_IDLE;
-    unlink(m->next);
     tell(m);
     advance(m);
 }
@@ -128,6 +133,10 @@ static void accept_wanted(struct mesh *m)
 {
     free(m->running);
     m->running = xstrdup(m->tried);
+    if (same(m->running, m->refused)) { /* it could be written at last */
+        free(m->refused);
+        m->refused = NULL;
+    }
     if (same(m->running, m->wanted))
         m->left.n = 0;
     m->step = STEP_IDLE;
@@ -167,7 +176,7 @@ static void on_configured(void *user, const struct bird_reply *reply, const char
     else if (bird_reply_find(reply, BIRD_RECONFIGURING))
         m->step = STEP_SETTLE;
     else
-        give_up(m, error_of(reply));
+        give_up(m, error_of(reply), false);
 }
 
 static void on_checked(void *user, const struct bird_reply *reply, const char *why)
@@ -178,9 +187,9 @@ static void on_checked(void *user, const struct bird_reply *reply, const char *w
     if (!reply) {
         m->step = STEP_IDLE;
     } else if (!bird_reply_find(reply, BIRD_CHECKED)) {
-        give_up(m, error_of(reply));
+        give_up(m, error_of(reply), false);
     } else if (put_in_place(m, &err)) {
-        give_up(m, err.text);
+        give_up(m, err.text, true);
     } else {
         m->step = STEP_CONFIGURE;
         bird_control_command(m->control, "configure", on_configured, m);
@@ -205,20 +214,14 @@ static void write_unjudged(struct mesh *m)
     tell(m);
 }
 
-static void advance(struct mesh *m)
+/* Asks BIRD about the configuration that is wanted. */
+static void submit(struct mesh *m)
 {
     struct err err;
-    if (m->step != STEP_IDLE || !m->wanted || same(m->wanted, m->refused) ||
-        same(m->wanted, m->running))
-        return;
-    if (!bird_control_up(m->control)) {
-        write_unjudged(m);
-        return;
-    }
     free(m->tried);
     m->tried = xstrdup(m->wanted);
     if (write_file(m->next, m->tried, &err)) {
-        give_up(m, err.text);
+        give_up(m, err.text, true);
         return;
     }
     struct buf command = { 0 };
@@ -226,6 +229,17 @@ static void advance(struct mesh *m)
     m->step = STEP_CHECK;
     bird_control_command(m->control, command.p, on_checked, m);
     buf_done(&command);
+}
+
+static void advance(struct mesh *m)
+{
+    if (m->step != STEP_IDLE || !m->wanted || same(m->wanted, m->refused) ||
+        same(m->wanted, m->running))
+        return;
+    if (bird_control_up(m->control))
+        submit(m);
+    else
+        write_unjudged(m);
 }
 
 /* ---- sessions ---- */
@@ -254,9 +268,13 @@ static void on_ask(uv_timer_t *t)
     struct mesh *m = t->data;
     if (!bird_control_up(m->control)) {
         advance(m); /* its folder may be there now */
-    } else if (m->step == STEP_SETTLE) {
+        return;
+    }
+    if (m->step == STEP_IDLE && m->unwritable && same(m->wanted, m->refused))
+        submit(m);
+    if (m->step == STEP_SETTLE) {
         bird_control_command(m->control, "show status", on_settled, m);
-    } else if (m->step == STEP_IDLE && m->sessions.n) {
+    } else if (m->step == STEP_IDLE && m->wanted) { /* with no session, too: it may hang */
         m->step = STEP_ASK;
         bird_control_command(m->control, "show protocols", on_sessions, m);
     }

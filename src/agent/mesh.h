@@ -3,7 +3,8 @@
  *
  * A new configuration is written beside the old one, judged by the running BIRD (`configure
  * check`), put in its place and taken into use (`configure`). One that is refused changes nothing
- * and is not tried again until it differs or BIRD was started anew. While BIRD is away nobody
+ * and is not tried again until it differs or BIRD was started anew; one that cannot be written is
+ * tried every second, since a full disk has room again. While BIRD is away nobody
  * judges: then the file is written only when there is none, since BIRD needs one to start, and when
  * BIRD is gone for away_seconds, since it may be the old one that keeps it from starting. */
 #pragma once

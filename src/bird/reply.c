@@ -3,14 +3,18 @@
 #include <string.h>
 
 #define CODE_DIGITS 4
+#define REPLY_BYTES (16u << 20) /* ten times what BIRD says of ten thousand sessions */
 
 static void add(struct bird_reply *r, unsigned code, const char *text, size_t n)
 {
     vec_push(&r->lines, (struct bird_line){ code, arena_strndup(&r->mem, text, n) });
+    r->bytes += n + sizeof(struct bird_line);
 }
 
 enum bird_taken bird_reply_take(struct bird_reply *r, const char *line, size_t n)
 {
+    if (r->bytes > REPLY_BYTES)
+        return BIRD_ODD;
     if (n && line[0] == '+')
         return BIRD_MORE;
     if (n && line[0] == ' ') {
@@ -51,6 +55,7 @@ void bird_reply_reset(struct bird_reply *r)
 {
     arena_reset(&r->mem);
     r->lines.n = 0;
+    r->bytes = 0;
 }
 
 void bird_reply_done(struct bird_reply *r)

@@ -20,12 +20,13 @@ struct bird_line {
 struct bird_reply {
     struct arena mem; /* owns the texts */
     VEC(struct bird_line) lines;
+    size_t bytes; /* which they take, about */
 };
 
 enum bird_taken {
     BIRD_MORE, /* the reply goes on */
     BIRD_LAST, /* that was its last line */
-    BIRD_ODD,  /* no BIRD says such a thing */
+    BIRD_ODD,  /* no BIRD says such a thing, or so much */
 };
 /* A line without its end. */
 enum bird_taken bird_reply_take(struct bird_reply *r, const char *line, size_t n);

@@ -146,6 +146,37 @@ def test_a_bird_that_hangs_is_as_one_that_is_gone(make_lab):
         expect(lab, "p1a", lab.pod(2, "a", f), {"k8s-1": {"pod0"}, "k8s-2": {"pod0"}})
 
 
+def test_a_bird_without_neighbours_that_hangs_is_away(make_lab):
+    lab = make_lab("hybrid")
+    for node in ("k8s-2", "k8s-3"):
+        lab.folder.delete("Node", node)
+    agent = lab.agents["k8s-1"]
+    agent.wait_log("event=bird_configured sessions=0", 10)
+    os.kill(lab.bird_pid("k8s-1"), signal.SIGSTOP)
+    try:
+        agent.wait_log("event=bird_away cause=\"BIRD does not answer\"", 20)
+    finally:
+        os.kill(lab.bird_pid("k8s-1"), signal.SIGCONT)
+
+
+def test_a_configuration_is_written_as_soon_as_it_can_be(make_lab, binary):
+    """BIRD is well all the time, so nothing but the folder says when."""
+    lab = make_lab("hybrid")
+    agent, in_the_way = lab.agents["k8s-1"], lab.conf("k8s-1") + ".new"
+    os.mkdir(in_the_way)
+    agent.clear_log()
+    lab.put_node("k8s-4")
+    agent.wait_log("event=bird_refused text=", 10)
+    wait_conditions(lab, binary, Programmed=("False", "ConfigurationRefused"))
+    said = agent.log().count("event=bird_refused")
+    os.kill(agent.pid, signal.SIGHUP)
+    agent.wait_log("event=audit")
+    assert (said, agent.log().count("event=bird_refused")) == (1, 1)
+    os.rmdir(in_the_way)
+    agent.wait_log("event=bird_configured sessions=6", 10)
+    assert "10.48.0.4" in open(lab.conf("k8s-1")).read()
+
+
 def test_rules_that_are_there_stay_while_bird_is_asked(make_lab):
     """A node joins, so that rules change, while BIRD does not answer: none goes before another is
     there."""

@@ -285,6 +285,28 @@ static void a_line_without_end_is_given_up(void **state)
     close_world(&w);
 }
 
+/* Nobody waits for a reply then, so no patience ends. */
+static void a_reply_without_end_is_given_up(void **state)
+{
+    (void)state;
+    char text[4096];
+    for (size_t i = 0; i + 7 < sizeof(text); i += 7)
+        memcpy(text + i, "0001-x\n", 8);
+    size_t len = strlen(text), sent = 0;
+    struct world w;
+    open_world(&w, "unbounded", 0);
+    listen_there(&w);
+    greet(&w);
+    while (!w.downs && sent < 64u << 20) {
+        ssize_t n = send(w.peer, text + sent % len, len - sent % len, MSG_NOSIGNAL);
+        sent += n > 0 ? (size_t)n : 0;
+        uv_run(&w.loop, UV_RUN_NOWAIT);
+    }
+    assert_int_equal(w.downs, 1);
+    assert_string_equal(w.why, "what answers is not BIRD");
+    close_world(&w);
+}
+
 static void a_callback_may_close(void **state)
 {
     (void)state;
@@ -455,6 +477,7 @@ int main(void)
         cmocka_unit_test(silence_ends_the_connection),
         cmocka_unit_test(strangers_are_left),
         cmocka_unit_test(a_line_without_end_is_given_up),
+        cmocka_unit_test(a_reply_without_end_is_given_up),
         cmocka_unit_test(a_callback_may_close),
         cmocka_unit_test(a_path_too_long_is_told),
         cmocka_unit_test(birds_own_parser_takes_what_is_rendered),
