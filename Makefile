@@ -48,6 +48,7 @@ bench: ## the figures of docs/performance.md (root)
 	@tests/bench/run
 	@tests/bench/proxy
 	@tests/bench/balancer
+	@tests/bench/ipvs
 
 fuzz: ## search for new crashing inputs, SECONDS=60 for each target
 	@tools/deps check
