@@ -196,6 +196,8 @@ int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct rep
     if (!r)
         r = ipvs_apply(v, &ops, report, err);
     v->is_known &= !r;
+    if (r) /* their records may go now; reading finds those that still drain */
+        v->drains.n = 0;
     ipvs_store_settle(&v->store);
     ipvs_ops_done(&ops);
     if (audit)

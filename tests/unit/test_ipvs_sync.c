@@ -344,6 +344,36 @@ static void what_drains_goes_with_its_server(void **state)
     assert_string_equal(ipvs_world_text(world), "tcp 10.96.0.1:80 rr 0: 10.244.0.1:8080/1\n");
 }
 
+/* Wherever a pass breaks off, and the next one as well: it is found out anew. */
+static void what_drained_is_forgotten_when_passes_fail(void **state)
+{
+    (void)state;
+    bool died = true;
+    unsigned k = 0;
+    for (; died; k++) {
+        forget_groups();
+        service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+        start_agent();
+        apply(IPVS_LOOK_AUDIT);
+        ipvs_world_connect(world, "10.244.0.1", 1);
+        service(0, "service/a/web", "10.96.0.1", L4_TCP, "");
+        apply(0);
+        forget_groups();
+        service(0, "service/a/next", "10.96.0.2", L4_TCP, "");
+        ipvs_world_die_after(world, k);
+        died = sync_now(0);
+        if (died)
+            assert_int_not_equal(sync_now(0), 0);
+        ipvs_world_revive(world);
+        service(0, "service/a/next", "10.96.0.2", L4_TCP, "10.244.0.2 10.244.0.3");
+        apply(0);
+        assert_int_equal(ipvs_draining(agent), 0);
+        assert_string_equal(ipvs_world_text(world),
+                            "tcp 10.96.0.2:80 rr 0: 10.244.0.2:8080/1 10.244.0.3:8080/1\n");
+    }
+    assert_in_range(k, 3, 100);
+}
+
 static void udp_does_not_drain(void **state)
 {
     (void)state;
@@ -633,6 +663,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_destination_drains, setup, teardown),
         cmocka_unit_test_setup_teardown(one_that_returns_serves_again, setup, teardown),
         cmocka_unit_test_setup_teardown(what_drains_goes_with_its_server, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_drained_is_forgotten_when_passes_fail, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(udp_does_not_drain, setup, teardown),
         cmocka_unit_test_setup_teardown(conntrack_hears_of_udp, setup, teardown),
         cmocka_unit_test_setup_teardown(a_refused_server_holds_up_nothing_else, setup, teardown),
