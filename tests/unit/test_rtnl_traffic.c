@@ -302,6 +302,23 @@ static void rules_to_a_table_that_is_held_stay_as_they_are(void **state)
     world_done(&w);
 }
 
+/* Its number is a priority there. */
+static void a_rule_that_leads_on_to_another_leads_to_no_table(void **state)
+{
+    (void)state;
+    static const uint32_t held[] = { 47 };
+    static const struct desired_rule rules[] = {
+        { "loadbalancer", .family = IP_V4, .priority = 46, .action = RULE_GOTO, .table = 47 },
+        { "loadbalancer", .family = IP_V4, .priority = 47, .action = RULE_NOP },
+    };
+    const struct desired d = { .rules = rules, .n_rules = 2, .held = held, .n_held = 1 };
+    struct world w = world_new();
+    assert_int_equal(sync_with(&w, &d, false), 2);
+    assert_no_refusals(&w);
+    assert_string_equal(output("ip -4 rule | grep -c '^46:.*goto 47'"), "1\n");
+    world_done(&w);
+}
+
 static void a_difference_is_told_in_words(void **state)
 {
     (void)state;
@@ -333,6 +350,7 @@ int main(void)
         cmocka_unit_test(another_gateway_takes_the_place_of_the_old),
         cmocka_unit_test(what_a_class_left_to_stay_is_not_touched),
         cmocka_unit_test(rules_to_a_table_that_is_held_stay_as_they_are),
+        cmocka_unit_test(a_rule_that_leads_on_to_another_leads_to_no_table),
         cmocka_unit_test(a_difference_is_told_in_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
