@@ -1,6 +1,5 @@
 /* The part of a pass that belongs to the service proxy's mode ipvs: kernel/ipvs.h with ports of its
- * own, the device the monitor does not listen to, and the other mode's state, which goes when this
- * one's stands. */
+ * own, and the device the monitor does not listen to. */
 #pragma once
 
 #include "agent/pass.h"

@@ -12,11 +12,11 @@
 struct monitor;
 
 enum monitor_event {
-    MONITOR_HOST =
-        1, /* links, addresses main default routes or forwarding: observe the host again */
-    MONITOR_OURS = 2,    /* one of our links, addresses, routes or rules: audit rtnl */
-    MONITOR_NFT = 4,     /* somebody else changed our table: audit it */
-    MONITOR_GEN = 16,    /* somebody else changed the ruleset: nft_accept_generation() unless NFT */
+    MONITOR_HOST = 1, /* links, addresses, default routes of table main, or forwarding: observe the
+                            host again */
+    MONITOR_OURS = 2, /* one of our links, addresses, routes or rules: audit rtnl */
+    MONITOR_NFT = 4,  /* somebody else changed our table: audit it */
+    MONITOR_GEN = 16, /* somebody else changed the ruleset: nft_accept_generation() unless NFT */
     MONITOR_POLICY = 32, /* somebody else's policy rule, rp_filter of an interface, and when tables
                             are heard a route in one that is not the kernel's */
     MONITOR_IPVS = 64,   /* the device of services' addresses went */

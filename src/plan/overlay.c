@@ -13,6 +13,7 @@ struct builder {
     struct fabric *f;
     const struct lb_facts *facts;
     struct nft_group_builder *group;
+    const char *device; /* the overlay's, as long as the fabric; NULL: there is none */
 };
 
 /* ---- problems ---- */
@@ -138,7 +139,7 @@ static void put_vxlan(struct builder *b)
 
 static const char *conf(struct builder *b, const char *name)
 {
-    return arena_printf(&b->f->mem, "net/ipv4/conf/%s/%s", b->facts->overlay.device, name);
+    return arena_printf(&b->f->mem, "net/ipv4/conf/%s/%s", b->device, name);
 }
 
 /* Pods' replies to another holder enter and leave by the same device. The pod would be told by ICMP to
@@ -174,7 +175,7 @@ static void put_route(struct builder *b, uint32_t table, const struct ip_prefix 
                                                     .table = table,
                                                     .dst = *dst,
                                                     .via = *via,
-                                                    .ifname = b->facts->overlay.device });
+                                                    .ifname = b->device });
 }
 
 static void put_rule(struct builder *b, uint32_t priority, uint32_t mark, uint32_t table)
@@ -261,7 +262,9 @@ static void put_skip(struct builder *b, size_t n_rules)
 
 void overlay_put(struct planner *p, struct fabric *f)
 {
-    struct builder b = { p, f, &p->loadbalancer->facts, nft_group_begin(OWNER) };
+    const char *device = p->loadbalancer->facts.overlay.device;
+    struct builder b = { p, f, &p->loadbalancer->facts, nft_group_begin(OWNER),
+                         device ? arena_strdup(&f->mem, device) : NULL };
     put_overlay(&b);
     size_t n_rules = f->rules.n;
     for (uint32_t i = 0; i < b.facts->n_nodes; i++) {
