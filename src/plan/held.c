@@ -41,7 +41,11 @@ static struct place place_of(const struct planner *p, const char *node_name, con
     else if (!r.node->overlay.family)
         r.trouble =
             arena_printf(a, "node %s, where it is, has not published its overlay", node_name);
-    else if (!lb_overlay_reaches(o, &r.node->overlay))
+    else if (r.node->rival)
+        r.trouble = arena_printf(
+            a, "node %s, where it is, and node %s have published the same place on the overlay",
+            node_name, r.node->rival);
+    else if (!lb_overlay_reaches(o, r.node))
         r.trouble =
             arena_printf(a, "node %s, where it is, is not behind this node's overlay", node_name);
     else

@@ -43,6 +43,12 @@ static bool mac_parse(const char *s, uint8_t ret[static 6])
     return true;
 }
 
+static bool is_of_one_station(const uint8_t mac[static 6])
+{
+    static const uint8_t none[6];
+    return !(mac[0] & 1) && memcmp(mac, none, sizeof(none)) != 0;
+}
+
 static int by_ip(const void *a, const void *b)
 {
     return ip_cmp(a, b);
@@ -93,7 +99,7 @@ static bool overlay_parse(struct arena *a, const char *text, struct ip *ret, uin
 {
     const char *comma = strchr(text, ',');
     return comma && lb_ip4_parse(arena_strndup(a, text, (size_t)(comma - text)), ret) &&
-           mac_parse(comma + 1, mac);
+           mac_parse(comma + 1, mac) && is_of_one_station(mac);
 }
 
 static void read_overlay(struct arena *a, const char *text, struct lb_node *n)
@@ -304,15 +310,59 @@ static void read_vxlan(const struct planner *p, struct arena *a, const struct no
         o->device = OVERLAY_LINK;
 }
 
-bool lb_overlay_reaches(const struct lb_overlay *o, const struct ip *gateway)
+/* Neither the network's own address nor its broadcast address. */
+static bool is_host_of(const struct ip_prefix *net, const struct ip *ip)
+{
+    struct ip after;
+    return ip_prefix_contains(net, ip) &&
+           (net->len >= 31 ||
+            (!ip_equal(&net->ip, ip) && ip_add(ip, 1, &after) && ip_prefix_contains(net, &after)));
+}
+
+bool lb_overlay_reaches(const struct lb_overlay *o, const struct lb_node *n)
 {
     bool inside = false;
     for (size_t i = 0; i < o->n_nets && !inside; i++)
-        inside = ip_prefix_contains(&o->nets[i], gateway);
-    return inside && o->device && !ip_equal(&o->ip, gateway);
+        inside = is_host_of(&o->nets[i], &n->overlay);
+    return inside && o->device && !n->rival && !ip_equal(&o->ip, &n->overlay) &&
+           memcmp(o->mac, n->mac, sizeof(o->mac)) != 0;
 }
 
 /* ---- all of it ---- */
+
+static int by_overlay(const void *x, const void *y)
+{
+    const struct lb_node *a = *(struct lb_node *const *)x, *b = *(struct lb_node *const *)y;
+    int c = ip_cmp(&a->overlay, &b->overlay);
+    return c ? c : (a > b) - (a < b);
+}
+
+static int by_mac(const void *x, const void *y)
+{
+    const struct lb_node *a = *(struct lb_node *const *)x, *b = *(struct lb_node *const *)y;
+    int c = memcmp(a->mac, b->mac, sizeof(a->mac));
+    return c ? c : (a > b) - (a < b);
+}
+
+/* Of nodes at the same place of the overlay the first by name is believed. */
+static void find_rivals(struct lb_facts *f)
+{
+    VEC(struct lb_node *) v = { 0 };
+    for (uint32_t i = 0; i < f->n_nodes; i++)
+        if (f->nodes[i].overlay.family)
+            vec_push(&v, &f->nodes[i]);
+    if (v.n > 1)
+        qsort(v.v, v.n, sizeof(v.v[0]), by_overlay);
+    for (size_t i = 1; i < v.n; i++)
+        if (ip_equal(&v.v[i - 1]->overlay, &v.v[i]->overlay))
+            v.v[i]->rival = v.v[i - 1]->name;
+    if (v.n > 1)
+        qsort(v.v, v.n, sizeof(v.v[0]), by_mac);
+    for (size_t i = 1; i < v.n; i++)
+        if (!memcmp(v.v[i - 1]->mac, v.v[i]->mac, sizeof(v.v[i]->mac)))
+            v.v[i]->rival = v.v[i - 1]->name;
+    vec_done(&v);
+}
 
 static int by_address_and_node(const void *x, const void *y)
 {
@@ -363,6 +413,7 @@ void lb_facts_read(const struct planner *p, struct lb_facts *ret)
         read_node(p, &ret->mem, s->nodes[ret->n_nodes], &ret->nodes[ret->n_nodes]);
     ret->self = lb_node_find(ret, s->node);
     index_addresses(ret);
+    find_rivals(ret);
     if (p->options->overlay && !strcmp(p->options->overlay, OVERLAY_VXLAN))
         read_vxlan(p, &ret->mem, snapshot_node(s, s->node), ret);
     else if (p->options->overlay)

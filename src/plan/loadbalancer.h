@@ -19,6 +19,8 @@ struct lb_node {
     uint32_t n_addresses;
     struct ip overlay; /* IP_NONE: not published */
     uint8_t mac[6];
+    const char
+        *rival; /* before it by name, with the same address or hardware address; NULL: none */
     struct ip internal; /* IPv4; IP_NONE: none that a tunnel could end at */
     /* Whom its pods answer without us: itself, at each of its addresses, and its pods. */
     struct ip_prefix *near;
@@ -63,8 +65,8 @@ uint32_t lb_name_hash(const char *name); /* FNV-1a */
 void lb_facts_read(const struct planner *p, struct lb_facts *ret);
 void lb_facts_done(struct lb_facts *f);
 struct lb_node *lb_node_find(const struct lb_facts *f, const char *name);
-/* The gateway can stand in a route through the overlay. */
-bool lb_overlay_reaches(const struct lb_overlay *o, const struct ip *gateway);
+/* The node's end can stand in a route through the overlay, and what comes from there is its own. */
+bool lb_overlay_reaches(const struct lb_overlay *o, const struct lb_node *n);
 
 /* ---- loadbalancer.c ---- */
 

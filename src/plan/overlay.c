@@ -39,6 +39,16 @@ static bool tells_of(const struct lb_facts *f, const struct lb_node *n)
     return f->self == first;
 }
 
+static const char *why_not_reached(struct builder *b, const struct lb_node *n)
+{
+    struct arena *a = &b->f->mem;
+    return n->rival
+               ? arena_printf(a, "node %s has published the same address or hardware address",
+                              n->rival)
+               : arena_printf(a, "it is not behind %s of this node, or this node's own place there",
+                              b->facts->overlay.device);
+}
+
 static void peer_problems(struct builder *b, const struct lb_node *n)
 {
     const struct lb_facts *f = b->facts;
@@ -60,13 +70,11 @@ static void peer_problems(struct builder *b, const struct lb_node *n)
                                   "it holds an address, and %u other nodes before it by name do: "
                                   "replies to what it forwards cannot reach it",
                                   HOLDER_MARK_MAX - 1));
-    else if (f->overlay.device && !lb_overlay_reaches(&f->overlay, &n->overlay))
+    else if (f->overlay.device && !lb_overlay_reaches(&f->overlay, n))
         node_problem(b, n->name, tells_of(f, n), ANNOTATION_OVERLAY, ip_format(&n->overlay, text),
                      "InvalidAnnotation",
-                     arena_printf(a,
-                                  "it is not behind %s of this node, or this node's own address: "
-                                  "replies to what it forwards cannot reach it",
-                                  f->overlay.device));
+                     arena_printf(a, "%s: replies to what it forwards cannot reach it",
+                                  why_not_reached(b, n)));
 }
 
 static void own_problems(struct builder *b)
@@ -101,11 +109,8 @@ static void put_sysctl(struct builder *b, const char *path, const char *value, b
 static void put_neighbour(struct builder *b, const struct lb_node *n)
 {
     const struct lb_overlay *o = &b->facts->overlay;
-    if (n == b->facts->self || !n->internal.family || !lb_overlay_reaches(o, &n->overlay))
+    if (n == b->facts->self || !n->internal.family || !lb_overlay_reaches(o, n))
         return;
-    for (const struct lb_node *before = b->facts->nodes; before < n; before++)
-        if (ip_equal(&before->overlay, &n->overlay) || !memcmp(before->mac, n->mac, sizeof(n->mac)))
-            return;
     struct desired_neigh x = {
         .ifname = OVERLAY_LINK, .owner = OWNER, .ip = n->overlay, .outer = n->internal
     };
@@ -202,7 +207,7 @@ static void put_outer(struct builder *b, uint32_t mark, const struct ip *node)
 static void put_holder(struct builder *b, const struct lb_node *n)
 {
     const struct lb_overlay *o = &b->facts->overlay;
-    if (!n->mark || !lb_overlay_reaches(o, &n->overlay))
+    if (!n->mark || !lb_overlay_reaches(o, n))
         return;
     uint32_t table = HOLDER_TABLE(n->mark);
     nft_put_holder(b->group, n->mac, n->mark);

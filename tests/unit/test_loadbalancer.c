@@ -266,6 +266,7 @@ static void an_address_moves_and_nobody_serves_it_twice(void **state)
     begin(&nodes[0], "a");
     begin(&nodes[1], "b");
     assert_true(ip_parse("10.32.0.2", &nodes[1].addresses[0][0].ip));
+    nodes[1].ifaces[0].mac[5] = 2;
     for (int j = 0; j < 2; j++)
         add_iface(&nodes[j], "eth0", (const char *const[]){ "192.0.2.1", NULL });
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
@@ -313,6 +314,9 @@ static void garbage_costs_its_node_alone(void **state)
         { "192.0.2.1", "10.32.0.2,9e:00:00:00:00:02,", "weave" },
         { "192.0.2.1", " 10.32.0.2,9e:00:00:00:00:02", "weave" },
         { "192.0.2.1", "fd00::2,9e:00:00:00:00:02", "weave" },
+        { "192.0.2.1", "10.32.0.2,00:00:00:00:00:00", "weave" },
+        { "192.0.2.1", "10.32.0.2,ff:ff:ff:ff:ff:ff", "weave" },
+        { "192.0.2.1", "10.32.0.2,01:00:5e:00:00:02", "weave" },
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct bench b;
@@ -336,6 +340,44 @@ static void garbage_costs_its_node_alone(void **state)
         assert_says(&b, "element loadbalancer holders { 9e:00:00:00:00:03 : goto holder-");
         assert_false(says(&b, "holders { 9e:00:00:00:00:02"));
         buf_done(&line);
+        end(&b);
+    }
+}
+
+static void of_two_at_one_place_of_the_overlay_the_first_is_reached(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *overlay, *why;
+    } claims[] = {
+        { "10.32.0.2,9e:00:00:00:00:03", "node b has published the same" },
+        { "10.32.0.3,9e:00:00:00:00:02", "node b has published the same" },
+        { OVERLAY_B, "node b has published the same" },
+        { OVERLAY_A, "node a has published the same" },
+        { "10.32.0.3,9e:00:00:00:00:01", "node a has published the same" },
+        { "10.32.0.0,9e:00:00:00:00:03", "it is not behind weave" },
+        { "10.32.0.255,9e:00:00:00:00:03", "it is not behind weave" },
+    };
+    for (size_t i = 0; i < sizeof(claims) / sizeof(claims[0]); i++) {
+        struct bench b;
+        begin(&b, "a");
+        put_node(&b, "a", "", OVERLAY_A);
+        put_node(&b, "b", "192.0.2.2", OVERLAY_B);
+        put_node(&b, "c", "192.0.2.3", claims[i].overlay);
+        put_service(&b, "second", "192.0.2.2", "");
+        put_service(&b, "third", "192.0.2.3", "");
+        plan(&b);
+        assert_says(&b, "problem Node c reweave.levk.dev/weave \"10.32.0.");
+        assert_says(&b, claims[i].why);
+        assert_false(says(&b, "problem Node b"));
+        assert_says(&b, " via 10.32.0.2 dev weave\n");
+        assert_false(says(&b, "via 10.32.0.3"));
+        assert_says(&b, "holders { 9e:00:00:00:00:02 : goto holder-");
+        assert_false(says(&b, "holders { 9e:00:00:00:00:03"));
+        put_node(&b, "c", "192.0.2.3", OVERLAY_C);
+        plan(&b);
+        assert_false(says(&b, "problem Node"));
+        assert_says(&b, "holders { 9e:00:00:00:00:03 : goto holder-");
         end(&b);
     }
 }
@@ -517,6 +559,7 @@ int main(void)
         cmocka_unit_test(an_address_is_shown_once_it_is_served),
         cmocka_unit_test(an_address_moves_and_nobody_serves_it_twice),
         cmocka_unit_test(garbage_costs_its_node_alone),
+        cmocka_unit_test(of_two_at_one_place_of_the_overlay_the_first_is_reached),
         cmocka_unit_test(what_is_published_is_sorted_and_of_the_host),
         cmocka_unit_test(an_overlay_without_room_is_a_problem),
         cmocka_unit_test(marks_follow_from_names),
