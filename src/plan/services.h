@@ -1,4 +1,5 @@
-/* What the files of the service proxy and of the load balancer share: planner state of its own, beside that of mappings.
+/* What the files of the service proxy and of the load balancer share: planner state of its own, beside
+ * that of mappings.
  *
  * A pass (services.c) redoes the Services that changes can touch:
  *   1. claims     claims.c: which Service has an address and port, a cluster IP, an affinity id;

@@ -17,6 +17,22 @@ def test_links(page):
     assert broken == []
 
 
+def headings(page):
+    """The anchors of a page's headings, as they are made of their words."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-")
+            for line in re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_to_headings(page):
+    broken = [f"{target}#{anchor}"
+              for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text())
+              if "://" not in target
+              and anchor not in headings(page.parent / target if target else page)]
+    assert broken == []
+
+
 def test_operations_names_what_we_own():
     """Every number and name of src/model/names.h stands in docs/operations.md."""
     text = (ROOT / "docs/operations.md").read_text()
