@@ -4,29 +4,22 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/vec.h"
 
+#define NAME       "kept"
 #define TABLE_MAIN 254
 
 struct keep {
-    char *state_dir, *file, *fresh; /* paths; the file while it is being written */
-    struct buf written, text;       /* what the file says; what it should */
-    struct arena mem[2];            /* owns the names: those of now, and of the one before */
+    char *state_dir, *file;   /* paths */
+    struct buf written, text; /* what the file says; what it should */
+    struct arena mem[2];      /* owns the names: those of now, and of the one before */
     VEC(struct desired_keep) all[2];
     size_t n_gone; /* the first ones of all[now]: of classes that are gone */
     int now;
 };
-
-static char *path_in(const char *state_dir, const char *name)
-{
-    struct buf b = { 0 };
-    buf_printf(&b, "%s/%s", state_dir, name);
-    return b.p;
-}
 
 static void add(struct keep *k, int to, const struct desired_keep *x)
 {
@@ -70,8 +63,9 @@ int keep_open(const char *state_dir, struct keep **ret, struct err *err)
 {
     struct keep *k = xcalloc(1, sizeof(*k));
     k->state_dir = xstrdup(state_dir);
-    k->file = path_in(state_dir, "kept");
-    k->fresh = path_in(state_dir, "kept.new");
+    struct buf file = { 0 };
+    buf_printf(&file, "%s/" NAME, state_dir);
+    k->file = file.p;
     FILE *f = fopen(k->file, "re");
     int r = 0;
     if (f) {
@@ -96,7 +90,6 @@ void keep_close(struct keep *k)
         return;
     free(k->state_dir);
     free(k->file);
-    free(k->fresh);
     buf_done(&k->written);
     buf_done(&k->text);
     for (int i = 0; i < 2; i++) {
@@ -106,21 +99,14 @@ void keep_close(struct keep *k)
     free(k);
 }
 
-/* Complete in its place before the first rule is: a crash must not lose what a class was promised. */
+/* Before the first rule is: a crash must not lose what a class was promised. */
 int keep_write(struct keep *k, struct err *err)
 {
     if (!strcmp(buf_str(&k->text), buf_str(&k->written)))
         return 0;
-    if (mkdir(k->state_dir, 0755) && errno != EEXIST)
-        return err_set(err, errno, "cannot make the state directory %s: %s", k->state_dir,
-                       strerror(errno));
-    FILE *f = fopen(k->fresh, "we");
-    if (!f)
-        return err_set(err, errno, "cannot write %s: %s", k->fresh, strerror(errno));
-    bool ok = fputs(buf_str(&k->text), f) >= 0 && !fflush(f) && !fsync(fileno(f));
-    ok &= !fclose(f);
-    if (!ok || rename(k->fresh, k->file))
-        return err_set(err, errno, "cannot write %s: %s", k->file, strerror(errno));
+    int r = file_replace(k->state_dir, NAME, buf_str(&k->text), k->text.n, err);
+    if (r)
+        return r;
     buf_clear(&k->written);
     buf_puts(&k->written, buf_str(&k->text));
     return 0;
@@ -128,15 +114,7 @@ int keep_write(struct keep *k, struct err *err)
 
 int keep_cleanup(const char *state_dir, struct err *err)
 {
-    static const char *const names[] = { "kept", "kept.new" };
-    int r = 0;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !r; i++) {
-        char *path = path_in(state_dir, names[i]);
-        if (unlink(path) && errno != ENOENT)
-            r = err_set(err, errno, "cannot remove %s: %s", path, strerror(errno));
-        free(path);
-    }
-    return r;
+    return file_remove(state_dir, NAME, err);
 }
 
 /* ---- what stays ---- */

@@ -20,5 +20,5 @@ void keep_close(struct keep *k); /* accepts NULL */
 void keep_apply(struct keep *k, const struct snapshot *s, struct desired *d);
 /* Writes what the last keep_apply() found, when it is news. */
 int keep_write(struct keep *k, struct err *err);
-/* Removes the file. */
+/* Removes the file, and the folder if nothing else is in it. */
 int keep_cleanup(const char *state_dir, struct err *err);

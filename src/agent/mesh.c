@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/vec.h"
 #include "bird/control.h"
@@ -68,17 +69,12 @@ static bool same(const char *a, const char *b)
 
 /* ---- files ---- */
 
-static int write_file(const char *path, const char *text, struct err *err)
+static int write_next(const struct mesh *m, const char *text, struct err *err)
 {
-    size_t n = strlen(text);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    bool good = fd >= 0 && write(fd, text, n) == (ssize_t)n && !fsync(fd);
-    int error = errno;
-    if (fd >= 0)
-        close(fd);
-    return good ? 0
-                : err_set(err, error, "cannot write %s: %s: is its folder there and writable?",
-                          path, strerror(error));
+    int r = file_write(m->next, text, strlen(text));
+    return r ? err_set(err, -r, "cannot write %s: %s: is its folder there and writable?", m->next,
+                       strerror(-r))
+             : 0;
 }
 
 /* Whether the file is this text, or begins with it; false also when it cannot be read. */
@@ -203,7 +199,7 @@ static void write_unjudged(struct mesh *m)
     bool there = !access(m->conf, F_OK);
     if (there && (!m->gone || file_says(m->conf, m->wanted, false)))
         return;
-    if (!write_file(m->next, m->wanted, &err) && !put_in_place(m, &err))
+    if (!write_next(m, m->wanted, &err) && !put_in_place(m, &err))
         log_info("event=bird_conf_written cause=%s",
                  log_quote(there ? "BIRD does not come with the one before" : "there was none"));
     if (!strcmp(err.text, m->unwritten))
@@ -220,7 +216,7 @@ static void submit(struct mesh *m)
     struct err err;
     free(m->tried);
     m->tried = xstrdup(m->wanted);
-    if (write_file(m->next, m->tried, &err)) {
+    if (write_next(m, m->tried, &err)) {
         give_up(m, err.text, true);
         return;
     }

@@ -7,11 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 
+#define NAME      "sysctls"
 #define VALUE_MAX 512
 
 /* What things were before us, in the order of STATE_DIR/sysctls: "net/ipv4/ip_forward 0". */
@@ -38,7 +39,6 @@ static int value_read(const char *path, char out[static VALUE_MAX]);
 static int value_write(const char *path, const char *value);
 static int memory_read(const char *state_dir, struct memory *m, struct err *err);
 static int memory_write(const char *state_dir, const struct memory *m, struct err *err);
-static int memory_remove(const char *state_dir, struct err *err);
 static void memory_done(struct memory *m);
 static size_t switch_of(const char *path);
 static void set(const struct desired_sysctl *s, const char *state_dir, struct report *report);
@@ -83,7 +83,7 @@ int sysctl_cleanup(const char *state_dir, bool dry_run, struct buf *out, struct 
                             strerror(-e));
         }
     if (!r && !dry_run)
-        r = memory_remove(state_dir, err);
+        r = file_remove(state_dir, NAME, err);
     memory_done(&m);
     return r;
 }
@@ -154,7 +154,7 @@ static void remember(struct memory *m, const char *path, const char *value)
 static int memory_read(const char *state_dir, struct memory *m, struct err *err)
 {
     char file[4096], line[1024];
-    snprintf(file, sizeof(file), "%s/sysctls", state_dir);
+    snprintf(file, sizeof(file), "%s/" NAME, state_dir);
     FILE *f = fopen(file, "re");
     if (!f)
         return errno == ENOENT ? 0
@@ -172,38 +172,15 @@ static int memory_read(const char *state_dir, struct memory *m, struct err *err)
     return r;
 }
 
-/* Complete on disk before the first value changes: a crash must not lose what was. */
+/* Before the first value changes: a crash must not lose what was. */
 static int memory_write(const char *state_dir, const struct memory *m, struct err *err)
 {
-    char file[4096], fresh[4096];
-    snprintf(file, sizeof(file), "%s/sysctls", state_dir);
-    snprintf(fresh, sizeof(fresh), "%s/sysctls.new", state_dir);
-    if (mkdir(state_dir, 0755) && errno != EEXIST)
-        return err_set(err, errno, "cannot make the state directory %s: %s", state_dir,
-                       strerror(errno));
-    FILE *f = fopen(fresh, "we");
-    if (!f)
-        return err_set(err, errno, "cannot write %s: %s", fresh, strerror(errno));
+    struct buf text = { 0 };
     for (size_t i = 0; i < m->v.n; i++)
-        fprintf(f, "%s %s\n", m->v.v[i].path, m->v.v[i].value);
-    bool ok = !fflush(f) && !fsync(fileno(f));
-    ok &= !fclose(f);
-    if (!ok || rename(fresh, file))
-        return err_set(err, errno, "cannot write %s: %s", file, strerror(errno));
-    return 0;
-}
-
-static int memory_remove(const char *state_dir, struct err *err)
-{
-    static const char *const names[] = { "sysctls", "sysctls.new" };
-    char file[4096];
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        snprintf(file, sizeof(file), "%s/%s", state_dir, names[i]);
-        if (unlink(file) && errno != ENOENT)
-            return err_set(err, errno, "cannot remove %s: %s", file, strerror(errno));
-    }
-    rmdir(state_dir); /* others may keep things there */
-    return 0;
+        buf_printf(&text, "%s %s\n", m->v.v[i].path, m->v.v[i].value);
+    int r = file_replace(state_dir, NAME, buf_str(&text), text.n, err);
+    buf_done(&text);
+    return r;
 }
 
 /* What flipping a switch back would not bring back. `value` is the switch's own. */

@@ -1,9 +1,15 @@
 
 #include "test.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/ip.h"
 #include "base/map.h"
 #include "base/timestamp.h"
@@ -189,6 +195,39 @@ static void errors_take_context_in_front(void **state)
     err_prefix(NULL, "x");
 }
 
+static void assert_says(const char *path, const char *text)
+{
+    char now[64] = "";
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    now[fread(now, 1, sizeof(now) - 1, f)] = '\0';
+    fclose(f);
+    assert_string_equal(now, text);
+}
+
+static void a_file_is_there_whole_or_as_it_was(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/portolan-base.XXXXXX", own[64], path[80], fresh[80];
+    struct err err;
+    assert_non_null(mkdtemp(dir));
+    snprintf(own, sizeof(own), "%s/state", dir);
+    snprintf(path, sizeof(path), "%s/x", own);
+    snprintf(fresh, sizeof(fresh), "%s/x.new", own);
+    assert_int_equal(file_replace(own, "x", "one\n", 4, &err), 0); /* and makes its folder */
+    assert_int_equal(file_replace(own, "x", "2\n", 2, &err), 0);
+    assert_says(path, "2\n");
+    assert_int_equal(access(fresh, F_OK), -1);
+    assert_int_equal(symlink("/dev/full", fresh), 0);
+    assert_int_equal(file_replace(own, "x", "3\n", 2, &err), -ENOSPC);
+    assert_non_null(strstr(err.text, "/state/x: No space left on device"));
+    assert_says(path, "2\n");
+    assert_int_equal(file_remove(own, "x", &err), 0);
+    assert_int_equal(access(own, F_OK), -1); /* went with the last file */
+    assert_int_equal(file_remove(own, "x", &err), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void buffers_grow(void **state)
 {
     (void)state;
@@ -266,6 +305,7 @@ int main(void)
         cmocka_unit_test(special_addresses_are_told_from_a_machines_own),
         cmocka_unit_test(times_parse_and_print),
         cmocka_unit_test(errors_take_context_in_front),
+        cmocka_unit_test(a_file_is_there_whole_or_as_it_was),
         cmocka_unit_test(buffers_grow),
         cmocka_unit_test(vectors_insert_and_remove),
         cmocka_unit_test(vectors_say_where_something_belongs),
