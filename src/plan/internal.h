@@ -371,6 +371,8 @@ void memo_set_group(struct planner *p, struct memo *m, struct nft_group *g);
  * a reason: nothing; without a field: what the class or the node reports as its own problem, or
  * what mends itself. */
 struct verdict programmed_verdict(const struct planner *p, const struct memo *m, struct arena *a);
+/* One of that owner's; NULL: the kernel refused nothing of it. */
+const struct refusal *refusal_of(const struct applied *applied, const char *owner);
 void status_enqueue(struct planner *p, struct memo *m);
 void status_forget(struct planner *p, struct memo *m);
 /* The name of the node whose agent writes the mapping's status, or NULL. */

@@ -260,14 +260,6 @@ static void write_annotations(struct planner *p)
                                     .overlay = arena_strdup(a, f->overlay.annotation) });
 }
 
-static bool is_refused(const struct applied *applied, const char *owner)
-{
-    for (size_t i = 0; i < applied->n_refusals; i++)
-        if (!strcmp(applied->refusals[i].owner, owner))
-            return true;
-    return false;
-}
-
 /* An address is shown once it is served. */
 static void write_ingress(struct planner *p, const struct service_memo *m,
                           const struct applied *applied)
@@ -277,7 +269,7 @@ static void write_ingress(struct planner *p, const struct service_memo *m,
     struct ip now;
     char text[IP_TEXT_MAX] = "";
     if (m->held_here) {
-        if (!applied->acknowledged || is_refused(applied, m->owner) ||
+        if (!applied->acknowledged || refusal_of(applied, m->owner) ||
             (shown(s, &now) && ip_equal(&now, &m->held_ip)))
             return;
         ip_format(&m->held_ip, text);

@@ -403,7 +403,10 @@ static void put_port(struct programming *g, enum family_index f, size_t begin, s
                 check_number(g, c->port, choice->cluster.n);
             chosen = true;
         }
-        g->ipvs ? service_ipvs_flow(g->ipvs, c, choice) : put_flow(g, c, &classes, choice);
+        if (g->ipvs)
+            service_ipvs_flow(g->ipvs, c, choice);
+        else
+            put_flow(g, c, &classes, choice);
         if (is_node_port(c))
             check_mapping(g, c);
     }

@@ -160,7 +160,7 @@ struct verdict programmed_verdict(const struct planner *p, const struct memo *m,
     return v.reason ? v : own_trouble(p, m, a);
 }
 
-static const struct refusal *find_refusal(const struct applied *applied, const char *owner)
+const struct refusal *refusal_of(const struct applied *applied, const char *owner)
 {
     for (size_t lo = 0, hi = applied->n_refusals; lo < hi;) {
         size_t mid = lo + (hi - lo) / 2;
@@ -180,12 +180,12 @@ static struct verdict refused(const struct planner *p, const struct memo *m,
 {
     if (!applied->n_refusals)
         return (struct verdict){ 0 };
-    const struct refusal *r = find_refusal(applied, m->owner);
+    const struct refusal *r = refusal_of(applied, m->owner);
     if (!r && m->group)
-        r = find_refusal(applied, "node");
+        r = refusal_of(applied, "node");
     for (size_t i = 0; i < m->pairs.n && !r; i++)
         if (m->pairs.v[i].pair->state.local)
-            r = find_refusal(applied, link_owner(a, m->pairs.v[i].pair));
+            r = refusal_of(applied, link_owner(a, m->pairs.v[i].pair));
     if (!r)
         return (struct verdict){ 0 };
     return (struct verdict){ .reason = "NodeNotReady",

@@ -12,14 +12,6 @@ struct rows { /* of the selected nodes, as the status has them */
 
 /* ---- this node's row ---- */
 
-static const struct refusal *refusal_of(const struct applied *applied, const char *owner)
-{
-    for (size_t i = 0; i < applied->n_refusals; i++)
-        if (!strcmp(applied->refusals[i].owner, owner))
-            return &applied->refusals[i];
-    return NULL;
-}
-
 static uint32_t established(const struct applied *applied, uint32_t table)
 {
     const struct bird_applied *b = applied->bird;
