@@ -55,6 +55,27 @@ static void put_prefixes(struct writer *w, const char *key, const struct ip_pref
     writer_list_end(w);
 }
 
+/* Single addresses are what ranges of their whole length are. */
+static void put_nodeport_addresses(struct writer *w, const struct plan_options *o)
+{
+    char text[IP_PREFIX_TEXT_MAX];
+    const struct ipvs_options *ipvs = &o->ipvs;
+    bool primary = o->proxy_mode != PROXY_IPVS || ipvs->nodeport_primary;
+    if (!ipvs->n_node_addresses) {
+        put_prefixes(w, "nodePortAddresses", o->nodeport_addresses, o->n_nodeport_addresses,
+                     primary ? "primary" : NULL);
+        return;
+    }
+    writer_key(w, "nodePortAddresses");
+    writer_list(w);
+    for (size_t i = 0; i < ipvs->n_node_addresses; i++) {
+        const struct ip *ip = &ipvs->node_addresses[i];
+        const struct ip_prefix whole = { *ip, ip_bits(ip->family) };
+        writer_string(w, ip_prefix_format(&whole, text));
+    }
+    writer_list_end(w);
+}
+
 static void put_masquerade(struct writer *w, const char *mode, const struct plan_options *o)
 {
     writer_key(w, mode);
@@ -93,9 +114,7 @@ void configz_put(const struct proxy_options *o, struct buf *out)
     put_duration(w, "configSyncPeriod", o->config_sync_seconds);
     put(w, "detectLocalMode", o->plan->node_cidr ? "NodeCIDR" : "ClusterCIDR");
     put_cluster_cidr(w, o->plan);
-    bool primary = !ipvs || o->plan->ipvs.nodeport_primary;
-    put_prefixes(w, "nodePortAddresses", o->plan->nodeport_addresses, o->plan->n_nodeport_addresses,
-                 primary ? "primary" : NULL);
+    put_nodeport_addresses(w, o->plan);
     /* kube-proxy's mode ipvs takes these of the mode iptables. */
     put_masquerade(w, ipvs ? "iptables" : "nftables", o->plan);
     if (ipvs)

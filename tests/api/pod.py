@@ -4,6 +4,7 @@ own, which has one interface, eth0 with 192.0.2.10.
 
   pod.py ROOT TARGET=SOURCE... -- COMMAND...
   pod.py --bird ROOT TARGET=SOURCE... -- COMMAND...    as the one deploy/bird adds, in this network
+  pod.py --ipvs ROOT TARGET=SOURCE... -- COMMAND...    with what deploy/ipvs adds, in this network
 
 ROOT is the unpacked image; each SOURCE is mounted at TARGET in it.
 """
@@ -35,6 +36,15 @@ def bird():
     """The container deploy/bird adds."""
     patch = yaml.safe_load((DEPLOY / "bird/daemonset.yaml").read_text())
     return next(op["value"] for op in patch if op["path"].endswith("/containers/-"))
+
+
+def ipvs():
+    """The container with the capabilities deploy/ipvs adds."""
+    patch = yaml.safe_load((DEPLOY / "ipvs/daemonset.yaml").read_text())
+    container = spec()["containers"][0]
+    container["securityContext"]["capabilities"]["add"] += [
+        op["value"] for op in patch if op["path"].endswith("/capabilities/add/-")]
+    return container
 
 
 def check(result):
@@ -78,12 +88,13 @@ def enter(root, volumes, security):
 def main():
     split = sys.argv.index("--")
     words, command = sys.argv[1:split], sys.argv[split + 1:]
-    beside = words[0] == "--bird"
+    beside = {"--bird": bird, "--ipvs": ipvs}.get(words[0])
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if not beside:
         make_network()
-    container = bird() if beside else spec()["containers"][0]
-    enter(words[beside], [word.split("=", 1) for word in words[beside + 1:]],
+    container = beside() if beside else spec()["containers"][0]
+    words = words[1:] if beside else words
+    enter(words[0], [word.split("=", 1) for word in words[1:]],
           container["securityContext"])
     os.execve(command[0], command, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
 

@@ -72,6 +72,33 @@ def test_the_service_proxy_gets_its_values(api):
                    "KUBERNETES_SERVICE_PORT": "6443"}
 
 
+IPVS = ("--set", r"features=portmap\,serviceproxy,serviceProxy.proxyMode=ipvs")
+
+
+def test_ipvs_is_equal_in_chart_and_kustomization(api, tmp_path):
+    tree = shutil.copytree(DEPLOY, tmp_path / "deploy")
+    with open(tree / "kustomization.yaml", "a") as file:
+        file.write("components: [ipvs]\n")
+    made = documents(api.kubectl("kustomize", tree).stdout)
+    del made["Namespace", "portolan-system"]
+    assert charted(api, *IPVS) == made
+
+
+def test_ipvs_gets_its_values(api):
+    def args(*words):
+        return agent(charted(api, *IPVS, *words))["args"][9:]
+    assert args() == ["--proxy-mode=ipvs", "--scheduling-method=rr", "--weight=1",
+                      "--iptables-mode=auto"]
+    values = r"nodeAddresses=192.0.2.10\,2001:db8::10 strictARP=true excludeCIDRs=198.51.100.0/24 " \
+        "schedulingMethod=seq weight=10 iptablesMode=legacy"
+    assert args(*(word for value in values.split()
+                  for word in ("--set", f"serviceProxy.ipvs.{value}"))) == [
+        "--proxy-mode=ipvs", "--scheduling-method=seq", "--weight=10", "--iptables-mode=legacy",
+        "--node-address=192.0.2.10,2001:db8::10", "--strict-arp",
+        "--ipvs-exclude-cidrs=198.51.100.0/24"]
+    assert charted(api, "--set", "serviceProxy.proxyMode=ipvs") == charted(api)
+
+
 def test_traffic_classes_get_a_place_to_meet_bird(api):
     def spec(*words):
         made = charted(api, "--set", r"features=portmap\,trafficclass", *words)
@@ -124,7 +151,8 @@ def test_bird_beside_the_agent_is_equal_in_chart_and_kustomization(api, tmp_path
 
 @pytest.mark.parametrize("option", ["image.digset=x", "image.digest=sha256:12", "logLevel=loud",
                                     "classess.a.b=c", "cniVxlanPort=0", "features=proxy",
-                                    "loadBalancer.overlay=a/b", "loadBalancer.overlaySubnet=x"])
+                                    "serviceProxy.proxyMode=iptables",
+                                    "serviceProxy.ipvs.weight=0", "loadBalancer.overlay=a/b", "loadBalancer.overlaySubnet=x"])
 def test_wrong_values_are_refused(api, option):
     done = api.helm("template", "portolan", CHART, "--set", option, check=False)
     assert done.returncode != 0

@@ -6,6 +6,8 @@ That is: root with one capability and no way to others, a read-only root made of
 
 import io
 import json
+import os
+import re
 import signal
 import subprocess
 import tarfile
@@ -34,16 +36,33 @@ CLUSTER = [
 ]
 
 
-@pytest.fixture
-def root(binary, tmp_path):
-    """The image of the program under test, unpacked."""
-    archive = tmp_path / "image.tar"
+@pytest.fixture(scope="module")
+def layer(binary, tmp_path_factory):
+    """The files in the image of the program under test, a compressed tar."""
+    archive = tmp_path_factory.mktemp("image") / "image.tar"
     subprocess.run([DEPLOY / "image/build", binary, "0", archive], check=True, capture_output=True)
     with tarfile.open(archive) as tar:
         blobs = [tar.extractfile(m).read() for m in tar if m.isfile()]
-    with tarfile.open(fileobj=io.BytesIO(max(blobs, key=len))) as tar:
+    return max(blobs, key=len)
+
+
+@pytest.fixture
+def root(layer, tmp_path):
+    """The image, unpacked."""
+    with tarfile.open(fileobj=io.BytesIO(layer)) as tar:
         tar.extractall(tmp_path / "root")
     return tmp_path / "root"
+
+
+@pytest.fixture
+def network():
+    """A network namespace, by its path."""
+    name = f"pod{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        yield f"/run/netns/{name}"
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
 
 
 @pytest.fixture(params=["portmap", "portmap,serviceproxy"])
@@ -94,3 +113,42 @@ def test_the_agent_serves_with_the_pods_rights(agent):
                                  "/proc/sys/net/ipv4/ip_forward"], capture_output=True, text=True)
     assert forwarding.stdout == "1\n"
     assert "net/ipv4/ip_forward 0\n" in (state / "sysctls").read_text()
+
+
+SETS = {1: "hash:ip", 2: "hash:ip,port", 3: "hash:ip,port,ip"}  # by the fields a rule looks at
+
+
+def planned_rules(binary, folder):
+    """What the mode ipvs has iptables-restore and ip6tables-restore read."""
+    (folder / "all.yaml").write_text(yaml.safe_dump_all(CLUSTER))
+    plan = subprocess.run(
+        [binary, "plan", "--node", "edge-a", "--source", f"dir:{folder}", "--features", "serviceproxy",
+         "--proxy-mode", "ipvs", "--cluster-cidr", "10.244.0.0/16,fd00:10::/56"],
+        capture_output=True, text=True, check=True).stdout
+    return {tool: re.search(rf"^# {tool}-restore .*\n((?:[*:-].*\n|COMMIT\n)+)", plan, re.M)[1]
+            for tool in ("iptables", "ip6tables")}
+
+
+@pytest.mark.parametrize("kind", ["", "-nft", "-legacy"])
+def test_the_images_iptables_takes_the_rules_of_ipvs(binary, root, network, tmp_path, kind):
+    """With the rights deploy/ipvs adds, and printed as the host's own prints them."""
+    def there(*words, **more):
+        done = subprocess.run(["nsenter", f"--net={network}", *words], text=True, capture_output=True,
+                              **more)
+        assert done.returncode == 0, done.stderr
+        return [line for line in done.stdout.splitlines() if line.startswith("-A")]
+    lock = tmp_path / "lock"
+    for file in (lock, root / "run/xtables.lock"):
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    (root / "proc").mkdir()
+    inside = ["/usr/bin/python3", pod.__file__, "--ipvs", root, f"/run/xtables.lock={lock}", "--"]
+    for tool, rules in planned_rules(binary, tmp_path).items():
+        sets = dict(re.findall(r"--match-set (\S+) (\S+)", rules))
+        there("ipset", "restore", input="".join(
+            f"create {name} {SETS[fields.count(',') + 1]} family {'inet6' if '6-' in name else 'inet'}\n"
+            for name, fields in sets.items()))
+        there(*inside, f"/usr/sbin/{tool}{kind}-restore", "--noflush", "-w", "5", input=rules)
+        made = there(*inside, f"/usr/sbin/{tool}{kind}-save")
+        assert set(made) == {line for line in rules.splitlines() if line.startswith("-A")}
+        assert made == there(f"{tool}{kind or '-nft'}-save")

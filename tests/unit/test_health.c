@@ -142,6 +142,23 @@ static void configz_is_a_kube_proxy_configuration(void **state)
     buf_done(&b);
 }
 
+static void configz_shows_node_addresses_as_ranges(void **state)
+{
+    (void)state;
+    struct ip addresses[2];
+    assert_true(ip_parse("192.0.2.10", &addresses[0]));
+    assert_true(ip_parse("2001:db8::10", &addresses[1]));
+    const struct plan_options plan = {
+        .proxy_mode = PROXY_IPVS, .ipvs = { .node_addresses = addresses, .n_node_addresses = 2 }
+    };
+    const struct proxy_options o = { .node = "edge-a", .plan = &plan };
+    struct buf b = { 0 };
+    configz_put(&o, &b);
+    assert_non_null(
+        strstr(buf_str(&b), "\"nodePortAddresses\":[\"192.0.2.10/32\",\"2001:db8::10/128\"],"));
+    buf_done(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +168,7 @@ int main(void)
         cmocka_unit_test(counts_are_kube_proxys),
         cmocka_unit_test(programming_counts_from_our_start_on),
         cmocka_unit_test(configz_is_a_kube_proxy_configuration),
+        cmocka_unit_test(configz_shows_node_addresses_as_ranges),
     };
     return cmocka_run_group_tests_name("health", tests, NULL, NULL);
 }
