@@ -10,11 +10,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 
-#define PATIENCE_US 15000000
+#define PATIENCE_US 10000000
+#define KILLING_US  1000000 /* more than that is a call of the kernel that does not return */
 #define ARGS_MAX    8
 #define SBIN        "/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -49,14 +51,19 @@ static void close_end(struct child *c, enum end e)
     c->fd[e] = -1;
 }
 
-/* Sockets, since writing to one can be kept from raising SIGPIPE. */
+/* Sockets, since writing to one can be kept from raising SIGPIPE. A group of its own, to end what it
+ * starts as well. An ignored SIGCHLD, which may be inherited, would lose its status. */
 static int start(struct child *c, const char *file, const char *const *args)
 {
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
     int pair[ENDS][2], r = 0, made = 0;
     const char *argv[ARGS_MAX + 2] = { file };
     for (size_t i = 0; i < ARGS_MAX && args[i]; i++)
         argv[i + 1] = args[i];
+    signal(SIGCHLD, SIG_DFL);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     posix_spawn_file_actions_init(&actions);
     for (; made < ENDS && !r; made++) {
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair[made]))
@@ -67,8 +74,10 @@ static int start(struct child *c, const char *file, const char *const *args)
     if (r)
         made--;
     else
-        r = -posix_spawn(&c->pid, file, &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+        r = -posix_spawn(&c->pid, file, &actions, &attributes, (char *const *)(uintptr_t)argv,
+                         environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
     for (int i = 0; i < made; i++) {
         close(pair[i][1]);
         c->fd[i] = pair[i][0];
@@ -104,9 +113,9 @@ static void hear(struct child *c, enum end e, struct buf *into)
 }
 
 /* False when it took too long. */
-static bool talk(struct child *c)
+static bool talk(struct child *c, int64_t until)
 {
-    int64_t until = clock_mono_us() + PATIENCE_US, now;
+    int64_t now;
     while (c->fd[INPUT] >= 0 || c->fd[OUTPUT] >= 0 || c->fd[ERRORS] >= 0) {
         struct pollfd p[ENDS];
         for (int i = 0; i < ENDS; i++)
@@ -124,13 +133,26 @@ static bool talk(struct child *c)
     return true;
 }
 
-static int reap(struct child *c, const char *program, bool in_time, struct err *err)
+/* A program may close all it was given, and go on. */
+static bool has_ended(const struct child *c, int64_t until, int *ret_status)
+{
+    static const struct timespec pause = { .tv_nsec = 1000000 };
+    while (waitpid(c->pid, ret_status, WNOHANG) != c->pid) {
+        if (clock_mono_us() >= until)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+static int reap(struct child *c, const char *program, int64_t until, struct err *err)
 {
     int status = 0;
-    if (!in_time)
-        kill(c->pid, SIGKILL);
-    while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    bool in_time = talk(c, until) && has_ended(c, until, &status);
+    if (!in_time) {
+        kill(-c->pid, SIGKILL);
+        has_ended(c, clock_mono_us() + KILLING_US, &status);
+    }
     if (!in_time)
         return err_set(err, ETIMEDOUT, "%s did not end within %d s", program,
                        PATIENCE_US / 1000000);
@@ -157,7 +179,7 @@ int iptables_child(const char *program, const char *const *args, const char *inp
     int r = start(&c, file, args);
     if (r)
         return err_set(err, -r, "cannot start %s: %s", file, strerror(-r));
-    r = reap(&c, program, talk(&c), err);
+    r = reap(&c, program, clock_mono_us() + PATIENCE_US, err);
     for (int i = 0; i < ENDS; i++)
         close_end(&c, (enum end)i);
     buf_done(&c.said);

@@ -7,7 +7,7 @@
 
 /* Runs `program` (looked for in PATH, and where administrators' programs are) with `args`, NULL at
  * the end, its own name left out. `input` goes to its standard input, what it prints to `out`. 0 when
- * it ended with status 0; -ENOENT when there is no such program; -ETIMEDOUT when it was ended after a
- * few seconds; -EIO when its status was another, with what it said about it; or -errno. */
+ * it ended with status 0; -ENOENT when there is no such program; -ETIMEDOUT when it was ended, with all
+ * it had started, after ten seconds; -EIO when its status was another, with what it said about it; or -errno. */
 int iptables_child(const char *program, const char *const *args, const char *input, struct buf *out,
                    struct err *err);

@@ -5,11 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "kernel/iptables_child.h"
 
 #define CHAINS_MAX 32
 #define JUMPS_MAX  16
-#define WAIT       "5" /* seconds for somebody else who holds iptables' lock */
+#define WAIT       "5"      /* seconds for somebody else who holds iptables' lock */
+#define REST_US    40000000 /* after a program that hung: Services are served meanwhile */
 
 /* What one family's tables have of ours: the rules of each chain, as iptables-save prints them. */
 struct seen {
@@ -29,6 +31,8 @@ struct iptables {
     enum iptables_mode mode;
     const char *kind; /* "-nft", "-legacy", "": what is installed; NULL: not yet looked for */
     struct family family[2];
+    int64_t rests_until_us;
+    struct err hung; /* until then: why nothing is tried */
 };
 
 struct iptables *iptables_new(enum iptables_mode mode)
@@ -73,12 +77,11 @@ static bool has_rules(const char *saved)
 }
 
 /* Asking makes tables of nobody: only those that are there are listed. */
-static bool uses(const struct family *f, const char *kind, bool *ret_works)
+static bool uses(const struct family *f, const char *kind, int *ret, struct err *err)
 {
     struct buf out = { 0 };
-    struct err why;
-    *ret_works = !save(f->tool, kind, &out, &why);
-    bool uses = *ret_works && has_rules(buf_str(&out));
+    *ret = save(f->tool, kind, &out, err);
+    bool uses = !*ret && has_rules(buf_str(&out));
     buf_done(&out);
     return uses;
 }
@@ -92,9 +95,23 @@ static bool has_tables(const struct family *f)
     return any;
 }
 
-static const char *find_kind(const struct iptables *t)
+/* The kind in use, else what is installed; NULL when a program hangs, with why. */
+static const char *kind_in_use(const struct iptables *t, struct err *err)
 {
-    bool works = true, nft = false;
+    int r = 0;
+    for (size_t i = 0; i < 2 && r != -ETIMEDOUT; i++)
+        if (has_tables(&t->family[i]) && uses(&t->family[i], "-legacy", &r, err))
+            return "-legacy";
+    for (size_t i = 0; i < 2 && r != -ETIMEDOUT; i++)
+        if (uses(&t->family[i], "-nft", &r, err))
+            return "-nft";
+    if (r != -ETIMEDOUT)
+        uses(&t->family[0], "", &r, err);
+    return r == -ETIMEDOUT ? NULL : r ? "-legacy" : "";
+}
+
+static const char *find_kind(const struct iptables *t, struct err *err)
+{
     switch (t->mode) {
     case IPTABLES_NFT:
         return "-nft";
@@ -103,15 +120,7 @@ static const char *find_kind(const struct iptables *t)
     case IPTABLES_AUTO:
         break;
     }
-    for (size_t i = 0; i < 2; i++)
-        if (has_tables(&t->family[i]) && uses(&t->family[i], "-legacy", &works))
-            return "-legacy";
-    for (size_t i = 0; i < 2 && !nft; i++)
-        nft = uses(&t->family[i], "-nft", &works);
-    if (nft)
-        return "-nft";
-    uses(&t->family[0], "", &works);
-    return works ? "" : "-legacy";
+    return kind_in_use(t, err);
 }
 
 /* ---- reading ---- */
@@ -168,8 +177,8 @@ static void read_rules(const char *text, struct seen *s)
 static int read_kernel(struct iptables *t, const struct family *f, struct seen *s, struct err *err)
 {
     struct buf out = { 0 };
-    if (!t->kind)
-        t->kind = find_kind(t);
+    if (!t->kind && !(t->kind = find_kind(t, err)))
+        return -ETIMEDOUT;
     int r = save(f->tool, t->kind, &out, err);
     if (!r)
         read_rules(buf_str(&out), s);
@@ -233,7 +242,7 @@ static int mend(struct iptables *t, struct family *f, const struct seen *have, s
 {
     struct seen now = { 0 };
     int r = restore(t, f, have, err);
-    if (r && t->mode == IPTABLES_AUTO && !*t->kind) {
+    if (r && r != -ETIMEDOUT && t->mode == IPTABLES_AUTO && !*t->kind) {
         t->kind = "-legacy"; /* a kernel that lacks what the installed one writes to */
         r = restore(t, f, have, err);
         if (r)
@@ -264,10 +273,20 @@ static void want(struct family *f, const char *rules)
     f->right = f->known = false;
 }
 
+static void refuse(const struct family *f, int error, const struct err *err, struct report *report)
+{
+    report_refuse(report, "proxy", error, err->text, "rules of %s", f->tool);
+}
+
 static void sync_family(struct iptables *t, struct family *f, struct report *report)
 {
     struct seen have = { 0 };
     struct err err = { 0 };
+    if (clock_mono_us() < t->rests_until_us) {
+        f->right = false;
+        refuse(f, ETIMEDOUT, &t->hung, report);
+        return;
+    }
     if (!f->known) {
         seen_done(&f->as);
         read_rules(f->rules, &f->as);
@@ -278,8 +297,12 @@ static void sync_family(struct iptables *t, struct family *f, struct report *rep
         report->changes += !r;
     }
     f->known = f->right = !r;
+    if (r == -ETIMEDOUT) {
+        t->rests_until_us = clock_mono_us() + REST_US;
+        t->hung = err;
+    }
     if (r)
-        report_refuse(report, "proxy", -r, err.text, "rules of %s", f->tool);
+        refuse(f, -r, &err, report);
     seen_done(&have);
 }
 

@@ -3,10 +3,12 @@
 #include "test.h"
 
 #include <linux/netlink.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "kernel/ipset.h"
 #include "kernel/iptables.h"
 #include "kernel/iptables_restore.h"
@@ -169,6 +171,60 @@ static void refused_rules_are_told(void **state)
     assert_int_equal(sync_now(false), 2);
 }
 
+static void install(const char *folder, const char *program, const char *script)
+{
+    run("printf '#!/bin/sh\\n%s\\n' > %s/%s; chmod +x %s/%s", script, folder, program, folder,
+        program);
+}
+
+/* It neither ends nor says anything, and not even holds on to what it was given. */
+static void a_program_that_hangs_is_not_waited_for(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/portolan-iptables-XXXXXX", path[sizeof(folder) + 64];
+    const struct ipvs_want want = { .rules4 = buf_str(&rules4), .rules6 = buf_str(&rules6) };
+    assert_non_null(mkdtemp(folder));
+    const char *const tools[] = { "iptables-nft-save", "ip6tables-nft-save" };
+    for (size_t i = 0; i < 2; i++)
+        install(folder, tools[i], "echo $$ >>${0%%/*}/pids; exec <&- >&- 2>&-; sleep 60");
+    snprintf(path, sizeof(path), "%s:/usr/sbin:/usr/bin:/sbin:/bin", folder);
+    char *before = strdup(getenv("PATH"));
+    setenv("PATH", path, 1);
+    int64_t begin = clock_mono_us();
+    iptables_sync(agent, &want, true, &report);
+    int64_t hung = clock_mono_us() - begin;
+    size_t refused = report.refusals.n;
+    report_reset(&report);
+    begin = clock_mono_us();
+    iptables_sync(agent, &want, true, &report);
+    int64_t again = clock_mono_us() - begin;
+    setenv("PATH", before, 1);
+    free(before);
+    const char *left =
+        output("for p in $(cat %s/pids); do kill -0 -- -$p && echo $p; done 2>/dev/null;"
+               "wc -l <%s/pids; rm -r %s",
+               folder, folder, folder);
+    assert_string_equal(left, "1\n");
+    assert_in_range(hung, 1000000, 14000000);
+    assert_in_range(again, 0, 500000);
+    assert_int_equal(refused, 2);
+    assert_int_equal(report.refusals.n, 2);
+    assert_non_null(strstr(report.refusals.v[1].text, "iptables-nft-save did not end within"));
+}
+
+/* An ignored SIGCHLD is inherited, and would lose what a program ended with. */
+static void a_failure_is_seen_by_whomever_we_were_started(void **state)
+{
+    (void)state;
+    const struct ipvs_want want = { .rules4 = buf_str(&rules4) };
+    run("ipset destroy KUBE-DROP");
+    signal(SIGCHLD, SIG_IGN);
+    iptables_sync(agent, &want, true, &report);
+    signal(SIGCHLD, SIG_DFL);
+    assert_int_equal(report.refusals.n, 1);
+    assert_non_null(strstr(report.refusals.v[0].text, "KUBE-DROP"));
+}
+
 static void cleaned_up_others_are_as_before(void **state)
 {
     const struct kind *k = *state;
@@ -209,6 +265,9 @@ int main(void)
         BOTH(what_others_changed_is_put_back),
         BOTH(other_rules_replace_them),
         BOTH(refused_rules_are_told),
+        BOTH(a_failure_is_seen_by_whomever_we_were_started),
+        { "a_program_that_hangs_is_not_waited_for", a_program_that_hangs_is_not_waited_for, setup,
+          teardown, &kinds[0] },
         BOTH(cleaned_up_others_are_as_before),
     };
     return cmocka_run_group_tests_name("iptables", tests, NULL, NULL);
