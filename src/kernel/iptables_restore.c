@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,9 +22,10 @@ struct seen {
 
 struct family {
     const char *tool, *tables; /* as listed in /proc */
-    char *rules;               /* wanted by the last call; NULL: there was none */
-    bool right;                /* and the kernel has them */
-    bool known;                /* `as` is how they look there; otherwise how they were written */
+    int af;
+    char *rules; /* wanted by the last call; NULL: there was none */
+    bool right;  /* and the kernel has them */
+    bool known;  /* `as` is how they look there; otherwise how they were written */
     struct seen as;
 };
 
@@ -39,8 +41,11 @@ struct iptables *iptables_new(enum iptables_mode mode)
 {
     struct iptables *t = xcalloc(1, sizeof(*t));
     t->mode = mode;
-    t->family[0] = (struct family){ .tool = "iptables", .tables = "/proc/net/ip_tables_names" };
-    t->family[1] = (struct family){ .tool = "ip6tables", .tables = "/proc/net/ip6_tables_names" };
+    t->family[0] =
+        (struct family){ .tool = "iptables", .tables = "/proc/net/ip_tables_names", .af = AF_INET };
+    t->family[1] = (struct family){ .tool = "ip6tables",
+                                    .tables = "/proc/net/ip6_tables_names",
+                                    .af = AF_INET6 };
     return t;
 }
 
@@ -306,12 +311,22 @@ static void sync_family(struct iptables *t, struct family *f, struct report *rep
     seen_done(&have);
 }
 
+/* Without it there are no tables of it either: IPv6 may be switched off when the kernel starts. */
+static bool kernel_has(const struct family *f)
+{
+    int fd = socket(f->af, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool has = fd >= 0 || errno != EAFNOSUPPORT;
+    if (fd >= 0)
+        close(fd);
+    return has;
+}
+
 void iptables_sync(struct iptables *t, const struct ipvs_want *wanted, bool audit,
                    struct report *report)
 {
     const char *const rules[] = { wanted->rules4, wanted->rules6 };
     for (size_t i = 0; i < 2; i++) {
-        if (!rules[i])
+        if (!rules[i] || !kernel_has(&t->family[i]))
             continue;
         want(&t->family[i], rules[i]);
         if (audit || !t->family[i].right)
@@ -326,7 +341,7 @@ int iptables_diff(struct iptables *t, const struct ipvs_want *want, struct buf *
     int r = 0;
     for (size_t f = 0; f < 2 && !r; f++) {
         struct seen have = { 0 }, as = { 0 };
-        if (!rules[f])
+        if (!rules[f] || !kernel_has(&t->family[f]))
             continue;
         read_rules(rules[f], &as);
         r = read_kernel(t, &t->family[f], &have, err);

@@ -13,7 +13,7 @@ struct iptables;
 struct iptables *iptables_new(enum iptables_mode mode);
 void iptables_free(struct iptables *t); /* accepts NULL */
 
-/* Makes both families match. Without `audit` nothing is looked at once they were right. What does
+/* Makes both families match, those that the kernel has. Without `audit` nothing is looked at once they were right. What does
  * not work goes into the report and is tried again by the next call; after a program that did not end,
  * when it has rested for a while. */
 void iptables_sync(struct iptables *t, const struct ipvs_want *wanted, bool audit,

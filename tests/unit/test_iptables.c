@@ -2,10 +2,17 @@
  * rules are those the planner writes. */
 #include "test.h"
 
+#include <errno.h>
+#include <linux/filter.h>
 #include <linux/netlink.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -225,6 +232,39 @@ static void a_failure_is_seen_by_whomever_we_were_started(void **state)
     assert_non_null(strstr(report.refusals.v[0].text, "KUBE-DROP"));
 }
 
+/* As a kernel does that was started with ipv6.disable=1. For good, so in a process of its own. */
+static void switch_ipv6_off(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = { .len = sizeof(code) / sizeof(code[0]), .filter = code };
+    assert_int_equal(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+static void without_ipv6_nothing_of_it_is_undone(void **state)
+{
+    const struct kind *k = *state;
+    int status;
+    pid_t pid = fork();
+    if (!pid) {
+        const struct ipvs_want want = { .rules4 = buf_str(&rules4), .rules6 = buf_str(&rules6) };
+        report_reset(&report);
+        switch_ipv6_off();
+        iptables_sync(agent, &want, true, &report);
+        _exit(report.changes == 1 && !report.refusals.n ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(saved(k), "-A KUBE-SERVICES"));
+    assert_null(strstr(saved(k), "KUBE-6-CLUSTER-IP"));
+}
+
 static void cleaned_up_others_are_as_before(void **state)
 {
     const struct kind *k = *state;
@@ -266,6 +306,7 @@ int main(void)
         BOTH(other_rules_replace_them),
         BOTH(refused_rules_are_told),
         BOTH(a_failure_is_seen_by_whomever_we_were_started),
+        BOTH(without_ipv6_nothing_of_it_is_undone),
         { "a_program_that_hangs_is_not_waited_for", a_program_that_hangs_is_not_waited_for, setup,
           teardown, &kinds[0] },
         BOTH(cleaned_up_others_are_as_before),
