@@ -5,8 +5,8 @@
  * themselves belong to the sink. All on the loop's thread.
  *
  * Files: kube.c the source's face, reflector.c when to ask what, take.c what an answer says,
- * known.c which objects there are; write.c when statuses are sent, patch.c what is sent,
- * rows.c whether somebody undoes it;
+ * known.c which objects there are; write.c when statuses are sent, order.c and patch.c
+ * what is sent, rows.c whether somebody undoes it;
  * events.c; client.c and client_request.c the transport, config.c and kubeconfig.c who and where;
  * backoff.c, lines.c. */
 #pragma once

@@ -11,6 +11,7 @@
 #include "source/kube/backoff.h"
 #include "source/kube/bucket.h"
 #include "source/kube/kube.h"
+#include "source/kube/order.h"
 #include "source/tokens.h"
 
 #define SENT_MAX   8
@@ -27,16 +28,6 @@
 #define REMEMBER_US 30000000
 
 enum state { QUEUED, SENT, LANDED, CONFLICT };
-
-struct fault {
-    char *reason, *note;
-};
-
-struct order {
-    struct patch patch;
-    uint64_t base; /* the version it was decided on, 0: any */
-    VEC(struct fault) faults;
-};
 
 struct pending {
     struct writes *writes;
@@ -68,68 +59,6 @@ struct writes {
     bool unanswered;  /* since no answer came to the last one */
     bool turned_away; /* the caller has more */
 };
-
-/* ---- orders ---- */
-
-static void order_done(struct order *o)
-{
-    for (size_t i = 0; i < o->faults.n; i++) {
-        free(o->faults.v[i].reason);
-        free(o->faults.v[i].note);
-    }
-    vec_done(&o->faults);
-    patch_done(&o->patch);
-    memset(o, 0, sizeof(*o));
-}
-
-static void add_fault(struct order *o, const char *reason, const char *note)
-{
-    vec_push(&o->faults, (struct fault){ xstrdup(reason), xstrdup(note) });
-}
-
-static void add_conditions(struct order *o, const struct condition_list *l)
-{
-    for (uint32_t i = 0; i < l->n; i++)
-        if (l->v[i].status == TRI_FALSE)
-            add_fault(o, l->v[i].reason, l->v[i].message);
-}
-
-static void add_faults(struct order *o, const struct status_write *w)
-{
-    struct buf b = { 0 };
-    switch (w->kind) {
-    case WRITE_PORTMAP_STATUS:
-        add_conditions(o, &w->portmap.conditions);
-        break;
-    case WRITE_CLASS_ROW:
-        buf_printf(&b, "node %s: %s", w->row.name, w->row.message);
-        if (!w->row.ready)
-            add_fault(o, "NodeNotReady", b.p);
-        break;
-    case WRITE_CLASS_LINKS:
-        break;
-    case WRITE_CLASS_CONDITION:
-        add_conditions(o, &w->conditions);
-        break;
-    case WRITE_TRAFFIC_ROW:
-        buf_printf(&b, "node %s: %s", w->traffic_row.name, w->traffic_row.message);
-        if (!w->traffic_row.ready)
-            add_fault(o, w->traffic_row.reason, b.p);
-        break;
-    case WRITE_TRAFFIC_STATUS:
-        add_conditions(o, &w->traffic.conditions);
-        break;
-    case WRITE_NODE_ANNOTATIONS: /* what is wrong there is told by events_stand() */
-    case WRITE_SERVICE_STATUS:
-        break;
-    }
-    buf_done(&b);
-}
-
-static bool same_order(const struct order *a, const struct order *b)
-{
-    return a->base == b->base && !strcmp(buf_str(&a->patch.body), buf_str(&b->patch.body));
-}
 
 /* ---- the queue ---- */
 
@@ -429,7 +358,7 @@ static void enqueue_new(struct pending *p)
 static int order_again(struct pending *p, struct order *o, const struct status_write *w,
                        struct err *err)
 {
-    bool same = same_order(&p->now, o);
+    bool same = order_equal(&p->now, o);
     bool recent = clock_mono_us() - p->when_us < REMEMBER_US;
     bool awaited = recent && o->base && o->base == p->now.base;
     switch (p->state) {
@@ -474,7 +403,7 @@ int kube_write(struct source *s, const struct status_write *w, struct err *err)
         return turn_away(w, "others are before it", err);
     }
     patch_build(w, known->copy, &o.patch);
-    add_faults(&o, w);
+    order_add_faults(&o, w);
     bool is_new = !p;
     if (is_new)
         p = find(k->writes, w, true);
