@@ -1,6 +1,7 @@
 /* DIR/.status: what an API server keeps beside the manifests, one JSON file per PortMap,
- * PortMapClass and TrafficClass, and per Node and Service some agent said something of. Written under .lock, as .tmp first and then renamed, so a reader needs no lock
- * and a crash leaves nothing but a .tmp that the next write replaces. */
+ * PortMapClass and TrafficClass, and per Node and Service some agent said something of. Written
+ * under .lock, as .tmp first and then renamed, so a reader needs no lock and a crash leaves nothing
+ * but a .tmp that the next write replaces. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
