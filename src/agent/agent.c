@@ -144,13 +144,13 @@ static void on_anew(uv_timer_t *t)
 static unsigned look(struct agent *a)
 {
     unsigned seen = monitor_read(a->pass.monitor), needs = 0;
-    if (seen & MONITOR_HOST)
+    if (seen & (MONITOR_HOST | MONITOR_RP_FILTER))
         needs |= PASS_HOST;
     /* A class's default goes with its link, silently, and the link may be back before we look. */
     if (seen & MONITOR_HOST && a->pass.mesh)
         needs |= PASS_AUDIT_RTNL;
     /* With an audit, of which there are not many a second: others may change many routes. */
-    if (seen & MONITOR_POLICY && a->pass.mesh)
+    if (seen & (MONITOR_POLICY | MONITOR_RP_FILTER) && a->pass.mesh)
         needs |= PASS_HOST | PASS_AUDIT_RTNL;
     if (seen & MONITOR_OURS)
         needs |= PASS_AUDIT_RTNL;

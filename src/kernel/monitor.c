@@ -266,7 +266,7 @@ static unsigned classify_netconf(const struct nlmsghdr *m)
     if (tb[NETCONFA_IFINDEX] &&
         mnl_attr_get_u32(tb[NETCONFA_IFINDEX]) == (uint32_t)NETCONFA_IFINDEX_ALL)
         return MONITOR_HOST;
-    return tb[NETCONFA_RP_FILTER] && !tb[NETCONFA_FORWARDING] ? MONITOR_POLICY : 0;
+    return tb[NETCONFA_RP_FILTER] && !tb[NETCONFA_FORWARDING] ? MONITOR_RP_FILTER : 0;
 }
 
 static unsigned classify_route_event(const struct nlmsghdr *m)

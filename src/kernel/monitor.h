@@ -17,10 +17,11 @@ enum monitor_event {
     MONITOR_OURS = 2, /* one of our links, addresses, routes or rules: audit rtnl */
     MONITOR_NFT = 4,  /* somebody else changed our table: audit it */
     MONITOR_GEN = 16, /* somebody else changed the ruleset: nft_accept_generation() unless NFT */
-    MONITOR_POLICY = 32, /* somebody else's policy rule, rp_filter of an interface, and when tables
-                            are heard a route in one that is not the kernel's */
+    MONITOR_POLICY = 32, /* somebody else's policy rule, and when tables are heard a route in one
+                            that is not the kernel's */
     MONITOR_IPVS = 64,   /* the device of services' addresses went */
-    MONITOR_LOST = 8,    /* the kernel dropped messages (ENOBUFS): audit everything */
+    MONITOR_RP_FILTER = 128, /* of an interface: it may be one that we set */
+    MONITOR_LOST = 8,        /* the kernel dropped messages (ENOBUFS): audit everything */
 };
 
 /* `own_portid`: the port our nftables batches are sent from. `tables`: hear routes in all tables but

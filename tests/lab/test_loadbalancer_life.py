@@ -180,6 +180,13 @@ def test_harm_is_mended_within_a_second(lb, services, name):
             lb.wait_served("client", proto, HELD, svc.port, pod, timeout=2)
 
 
+@pytest.mark.parametrize("letter", ["a", "b"])
+def test_a_strict_rp_filter_of_the_overlay_is_mended_within_a_second(lb, services, letter):
+    node, key = lb.node(letter), f"net.ipv4.conf.{lb.mode.device}.rp_filter"
+    node.sysctl(key, 1)
+    wait_until(lambda: node.sysctl(key) == "2", MENDED, f"{key} to be 2 again")
+
+
 @pytest.mark.parametrize("key", ["net.bridge.bridge-nf-call-iptables",
                                  "net.ipv4.conf.all.send_redirects"])
 def test_a_switch_that_nobody_tells_of_is_set_again_at_the_next_change(lb, services, key):

@@ -159,7 +159,7 @@ static void a_switch_of_rp_filter_is_seen(void **state)
     struct monitor *m = open_in_new_world();
     assert_events(
         m, "sysctl -qw net.ipv4.conf.u0.rp_filter=0; sysctl -qw net.ipv4.conf.u0.rp_filter=1",
-        MONITOR_POLICY);
+        MONITOR_RP_FILTER);
     assert_events(m, "sysctl -qw net.ipv4.conf.u0.forwarding=0", 0);
     monitor_close(m);
 }
