@@ -8,9 +8,9 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/vec.h"
+#include "model/names.h"
 
-#define NAME       "kept"
-#define TABLE_MAIN 254
+#define NAME "kept"
 
 struct keep {
     char *state_dir, *file;   /* paths */

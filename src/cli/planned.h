@@ -16,7 +16,7 @@ struct planned {
     const struct plan *plan;
 };
 
-/* Reads --node, --cni-vxlan-port, and the source's and the features' options of `cmd`. `host_file` is "" for this machine.
- * Returns an exit status, the reason already printed. */
+/* Reads --node, --cni-vxlan-port, and the source's and the features' options of `cmd`. `host_file` is
+ * "" for this machine. Returns an exit status, the reason already printed. */
 int planned_make(struct planned *p, const struct cli_command *cmd, const char *host_file);
 void planned_done(struct planned *p);

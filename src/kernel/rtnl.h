@@ -3,9 +3,11 @@
  *
  * Ours: links as model/names.h says; addresses on our links; permanent neighbours of OVERLAY_LINK
  * with its forwarding database; routes and rules with RTPROT_PORTOLAN. Order when adding: links,
- * addresses, neighbours, routes, rules; when removing the reverse, of rules the highest priority first. A route may lead over a link of anybody's; the link is then found by name when the
- * route is added, and when it is down or gone the kernel has taken the route away. A VNI or port change rebuilds the link; MTU, MAC, alias and both outer addresses
- * change in place. A rebuilt link gets its addresses and routes again in the same call.
+ * addresses, neighbours, routes, rules; when removing the reverse, of rules the highest priority
+ * first. A route may lead over a link of anybody's; the link is then found by name when the route is
+ * added, and when it is down or gone the kernel has taken the route away. A VNI or port change
+ * rebuilds the link; MTU, MAC, alias and both outer addresses change in place.
+ * A rebuilt link gets its addresses and routes again in the same call.
  * To a link with IPv6 addresses belongs a link-local one, which desired states leave out.
  *
  * After a refusal the next rtnl_add() dumps, audit or not. */

@@ -52,6 +52,11 @@
 #define HELD_TABLE       131072u
 #define HOLDER_TABLE(m)  (HELD_TABLE + (m))
 
+/* The kernel's own tables: a link's are elsewhere, and of a class only main may be. */
+#define TABLE_DEFAULT 253u
+#define TABLE_MAIN    254u
+#define TABLE_LOCAL   255u
+
 /* VXLAN over IPv4: 14 inner Ethernet + 20 IP + 8 UDP + 8 VXLAN. */
 #define VXLAN_OVERHEAD 50
 

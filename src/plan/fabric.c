@@ -5,7 +5,6 @@
 #include "base/buf.h"
 #include "plan/loadbalancer.h"
 
-#define TABLE_MAIN   254
 #define IFACES_NAMED 3
 #define ALIAS_MAX    255 /* IFALIASZ - 1: the kernel refuses a longer one */
 

@@ -4,9 +4,8 @@
 
 #include "plan/loadbalancer.h"
 
-#define OWNER      "loadbalancer"
-#define BRIDGE_NF  "net/bridge/bridge-nf-call-iptables"
-#define TABLE_MAIN 254
+#define OWNER     "loadbalancer"
+#define BRIDGE_NF "net/bridge/bridge-nf-call-iptables"
 
 struct builder {
     struct planner *p;

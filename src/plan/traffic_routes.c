@@ -3,7 +3,6 @@
 
 #include "plan/traffic.h"
 
-#define TABLE_MAIN 254
 /* More would make every packet's way slow; the names of a class stand for a few prefixes each. */
 #define RULES_MAX 256
 

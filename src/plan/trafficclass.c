@@ -6,8 +6,6 @@
 
 #include "plan/traffic.h"
 
-#define TABLE_MAIN 254
-
 /* ---- small things ---- */
 
 bool traffic_has_family(const struct traffic_class *c, enum family_index f)

@@ -1,15 +1,9 @@
 /* The tables of TrafficClass, and what its CRD checks by CEL. Facts:
  * deploy/crds/trafficclasses.yaml. */
+#include "model/names.h"
 #include "model/trafficclass.h"
 #include "source/shape_words.h"
 #include "source/tokens.h"
-
-#define TABLE_DEFAULT 253
-#define TABLE_MAIN    254
-#define TABLE_LOCAL   255
-/* model/names.h: HELD_TABLE and one for each holder. */
-#define TABLES_HELD_FIRST 131072u
-#define TABLES_HELD_LAST  131322u
 
 static const struct name_value families[] = { { "IPv4", IP_V4 }, { "IPv6", IP_V6 }, { NULL, 0 } };
 static const struct name_value managers[] = { { "Agent", GATEWAY_AGENT },
@@ -282,7 +276,7 @@ static int check_spec(struct decoder *d, uint32_t at, const void *base)
     if (c->table == TABLE_DEFAULT || c->table == TABLE_LOCAL) {
         field = "table";
         problem = "is one of 253 and 255, which belong to the kernel: take another";
-    } else if (c->table >= TABLES_HELD_FIRST && c->table <= TABLES_HELD_LAST) {
+    } else if (c->table >= HELD_TABLE && c->table <= HOLDER_TABLE(HOLDER_MARK_MAX)) {
         field = "table";
         problem = "is one of 131072 to 131322, which are those of held addresses: take another";
     } else if (c->table == TABLE_MAIN && c->routes) {
