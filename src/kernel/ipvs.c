@@ -31,6 +31,7 @@ void ipvs_free(struct ipvs *v)
     vec_done(&v->drains);
     vec_done(&v->refused);
     vec_done(&v->udp);
+    vec_done(&v->lacking);
     vec_done(&v->flows);
     arena_done(&v->flow_mem);
     nl_buf_done(&v->buf);
@@ -106,28 +107,6 @@ static void count_groups(struct ipvs *v, struct ipvs_group *const *groups, size_
 
 /* ---- what must be there for any of it ---- */
 
-static int make_sets(struct ipvs *v, struct report *report, struct err *err)
-{
-    int r = 0;
-    for (int i = 0; i < 2 * KUBE_SET_COUNT && !r; i++) {
-        enum ipvs_set set = (enum ipvs_set)(i / 2);
-        uint8_t family = i % 2 ? IP_V6 : IP_V4;
-        if (!v->missing[i % 2][set])
-            continue;
-        nl_buf_clear(&v->buf);
-        ipset_put_create(&v->buf, v->ports.netfilter, set, family);
-        r = nl_talk(v->ports.netfilter, (struct nlmsghdr *)(void *)v->buf.p, err);
-        if (r) {
-            err_set(err, -r, "cannot make ipset %s: %s", ipvs_set_name(set, family),
-                    ipset_error(-r));
-        } else {
-            v->missing[i % 2][set] = false;
-            report->adds++;
-        }
-    }
-    return r;
-}
-
 static int make_device(struct ipvs *v, struct report *report, struct err *err)
 {
     bool made = v->device.index && v->device.up && v->device.ours;
@@ -145,7 +124,7 @@ static int prepare(struct ipvs *v, struct report *report, struct err *err)
     if (!r)
         r = make_device(v, report, err);
     if (!r)
-        r = make_sets(v, report, err);
+        ipvs_sets_make(v, report);
     return r;
 }
 
@@ -174,6 +153,29 @@ int ipvs_make_device(struct ipvs *v, struct report *report, struct err *err)
     return r ? r : make_device(v, report, err);
 }
 
+static void sync_rules(struct ipvs *v, const struct ipvs_want *want, bool audit,
+                       struct report *report)
+{
+    struct buf scratch4 = { 0 }, scratch6 = { 0 };
+    const struct ipvs_want with = { ipvs_sets_rules(v, IP_V4, want->rules4, &scratch4),
+                                    ipvs_sets_rules(v, IP_V6, want->rules6, &scratch6) };
+    iptables_sync(v->iptables, &with, audit, report);
+    buf_done(&scratch4);
+    buf_done(&scratch6);
+}
+
+static int diff_rules(struct ipvs *v, const struct ipvs_want *want, struct buf *out,
+                      struct err *err)
+{
+    struct buf scratch4 = { 0 }, scratch6 = { 0 };
+    const struct ipvs_want with = { ipvs_sets_rules(v, IP_V4, want->rules4, &scratch4),
+                                    ipvs_sets_rules(v, IP_V6, want->rules6, &scratch6) };
+    int r = iptables_diff(v->iptables, &with, out, err);
+    buf_done(&scratch4);
+    buf_done(&scratch6);
+    return r;
+}
+
 int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct report *report,
               struct err *err)
 {
@@ -192,10 +194,10 @@ int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct rep
     if (!r)
         r = ipvs_apply_elements(v, &ops, report, err);
     if (!r)
-        iptables_sync(v->iptables, d->ipvs_node, look & IPVS_LOOK_AUDIT, report);
+        sync_rules(v, d->ipvs_node, look & IPVS_LOOK_AUDIT, report);
     if (!r)
         r = ipvs_apply(v, &ops, report, err);
-    v->is_known &= !r;
+    v->is_known &= !r && !v->lacking.n;
     if (r) /* their records may go now; reading finds those that still drain */
         v->drains.n = 0;
     ipvs_store_settle(&v->store);
@@ -227,6 +229,8 @@ int ipvs_diff(struct ipvs *v, const struct desired *d, struct buf *out, struct e
         if (v->missing[i % 2][i / 2])
             buf_printf(out, "+ ipset %s\n",
                        ipvs_set_name((enum ipvs_set)(i / 2), i % 2 ? IP_V6 : IP_V4));
+    for (size_t i = 0; i < v->lacking.n && !r; i++)
+        buf_printf(out, "! %s\n", v->lacking.v[i].err.text);
     if (!r)
         ipvs_difference(v, &ops);
     for (int k = 0; k < IPVS_KINDS; k++) {
@@ -236,7 +240,7 @@ int ipvs_diff(struct ipvs *v, const struct desired *d, struct buf *out, struct e
     for (int k = IPVS_KINDS; k > 0; k--)
         list(v, &ops.of[IPVS_DELETE][k - 1], "- ", out);
     if (!r)
-        r = iptables_diff(v->iptables, d->ipvs_node, out, err);
+        r = diff_rules(v, d->ipvs_node, out, err);
     ipvs_ops_done(&ops);
     return r;
 }

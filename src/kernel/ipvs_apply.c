@@ -38,11 +38,16 @@ static int by_key(const void *x, const void *y, void *user)
                         &records[*(const uint32_t *)y].entry.key);
 }
 
+static bool is_wanted(const struct ipvs *v, const struct ipvs_record *r)
+{
+    return r->wanted && ipvs_sets_allow(v, &r->entry.key);
+}
+
 static bool server_has(struct ipvs *v, const struct ipvs_key *dest, bool *ret_wanted)
 {
     struct ipvs_key k = ipvs_server_of(dest);
     uint32_t i = ipvs_store_find(&v->store, &k);
-    *ret_wanted = i != IPVS_NONE && record(v, i)->wanted;
+    *ret_wanted = i != IPVS_NONE && is_wanted(v, record(v, i));
     return i != IPVS_NONE && record(v, i)->state & IPVS_HAS;
 }
 
@@ -52,12 +57,12 @@ void ipvs_difference(struct ipvs *v, struct ipvs_ops *ret)
         uint32_t i = v->store.touched.v[k];
         struct ipvs_record *r = record(v, i);
         enum ipvs_kind kind = r->entry.key.kind;
-        bool server_wanted;
-        if (r->wanted && !(r->state & IPVS_HAS))
+        bool wanted = is_wanted(v, r), server_wanted;
+        if (wanted && !(r->state & IPVS_HAS))
             vec_push(&ret->of[IPVS_ADD][kind], i);
-        else if (r->wanted && r->state & IPVS_DIFFERS)
+        else if (wanted && r->state & IPVS_DIFFERS)
             vec_push(&ret->of[IPVS_CHANGE][kind], i);
-        else if (!r->wanted && r->state & IPVS_HAS) {
+        else if (!wanted && r->state & IPVS_HAS) {
             /* A server takes its destinations along. */
             if (kind == IPVS_DEST &&
                 !(server_has(v, &r->entry.key, &server_wanted) && server_wanted))

@@ -14,6 +14,14 @@ struct ipvs_list {
     size_t n, cap;
 };
 
+/* A set that cannot be had, and why. */
+struct ipvs_lacking {
+    enum ipvs_set set;
+    uint8_t family;
+    int error; /* errno's, or an IPSET_ERR_* */
+    struct err err;
+};
+
 struct ipvs {
     struct ipvs_ports ports;
     struct ipvs_settings settings;
@@ -31,10 +39,22 @@ struct ipvs {
     VEC(struct flow_target) flows;
     struct arena flow_mem;           /* their ends */
     bool missing[2][KUBE_SET_COUNT]; /* sets, by family: IPv4, IPv6 */
+    VEC(struct ipvs_lacking) lacking;
 };
 
 /* Reads what the kernel has of ours into the store. */
 int ipvs_read(struct ipvs *v, struct err *err);
+/* Its sets. One of another type lacks: with what depends on it, it is left out. */
+int ipvs_sets_read(struct ipvs *v, struct err *err);
+/* Makes those that are missing; says which lack. */
+void ipvs_sets_make(struct ipvs *v, struct report *report);
+/* False: not with the sets that lack. An element of one; a server, with its destinations, whose source
+ * ranges nobody would keep. */
+bool ipvs_sets_allow(const struct ipvs *v, const struct ipvs_key *k);
+/* The rules as if the sets that lack were empty: without those that would never match, and without the
+ * matches that always would. `rules` itself when none lacks; NULL for NULL. */
+const char *ipvs_sets_rules(const struct ipvs *v, uint8_t family, const char *rules,
+                            struct buf *scratch);
 /* A change of the kernel's that conntrack may have to hear of. */
 void ipvs_udp_note(struct ipvs *v, const struct ipvs_key *k);
 /* The destinations of a server: of those in the store that nobody wants, whether they are busy. */

@@ -3,43 +3,8 @@
 #include <linux/ip_vs.h>
 #include <string.h>
 
-#include "kernel/ipset.h"
 #include "kernel/ipvs_genl.h"
 #include "kernel/ipvs_impl.h"
-
-/* ---- sets ---- */
-
-struct set_reading {
-    struct ipvs *v;
-    enum ipvs_set set;
-    uint8_t family;
-};
-
-static void on_element(void *user, const struct ipvs_key *k)
-{
-    struct ipvs_entry e = { .key = *k };
-    ipvs_store_has(&((struct set_reading *)user)->v->store, &e, false);
-}
-
-static void on_set_again(void *user)
-{
-    struct set_reading *r = user;
-    ipvs_store_forget_set(&r->v->store, r->set, r->family);
-}
-
-static int read_sets(struct ipvs *v, struct err *err)
-{
-    int r = 0;
-    for (int i = 0; i < 2 * KUBE_SET_COUNT && !r; i++) {
-        struct set_reading s = { v, (enum ipvs_set)(i / 2), i % 2 ? IP_V6 : IP_V4 };
-        const struct ipset_reader reader = { &s, on_element, on_set_again };
-        r = ipset_read(v->ports.netfilter, s.set, s.family, &reader, err);
-        v->missing[i % 2][s.set] = r == -ENOENT;
-        if (r == -ENOENT)
-            r = 0;
-    }
-    return r;
-}
 
 /* ---- addresses ---- */
 
@@ -226,7 +191,7 @@ int ipvs_read(struct ipvs *v, struct err *err)
 {
     ipvs_store_forget_all(&v->store);
     v->drains.n = 0;
-    int r = read_sets(v, err);
+    int r = ipvs_sets_read(v, err);
     if (!r)
         r = read_device(v, err);
     if (!r)

@@ -85,7 +85,8 @@ def ports_of(proxy, family, proto="udp"):
             for entry in proxy.entries("-p", proto, "-f", f"ipv{family}")}
 
 
-def test_row_35_only_stale_udp_entries_are_deleted(proxy, family):
+def only_stale_udp_entries_are_deleted(proxy, family):
+    """Returns the source ports of TCP to a Service that has gone since."""
     svc = proxy.service("a1", "a2", node_port=PORT)
     kept = proxy.service("a1")
     with proxy.serving("other", "other", 80):
@@ -116,6 +117,11 @@ def test_row_35_only_stale_udp_entries_are_deleted(proxy, family):
     stale = {str(port) for port in to if port < 5200}
     wait_until(lambda: ports_of(proxy, family) == before - stale, 3,
                "the entries of a Service that is gone to be gone")
+    return tcp
+
+
+def test_row_35_only_stale_udp_entries_are_deleted(proxy, family):
+    tcp = only_stale_udp_entries_are_deleted(proxy, family)
     assert tcp <= ports_of(proxy, family, "tcp")
 
 

@@ -475,18 +475,6 @@ static void what_others_took_away_is_put_back(void **state)
     assert_true(in_set("KUBE-DROP", "hash:ip,port"));
 }
 
-static void a_set_of_another_type_is_named(void **state)
-{
-    (void)state;
-    run("ipset create KUBE-6-CLUSTER-IP hash:ip");
-    assert_int_equal(sync_now(IPVS_LOOK_AUDIT), -EEXIST);
-    assert_string_equal(err.text, "what IPVS has: ipset KUBE-6-CLUSTER-IP is of type hash:ip, "
-                                  "where hash:ip,port of inet6 is needed; destroy it, together "
-                                  "with the rules that use it");
-    run("ipset destroy KUBE-6-CLUSTER-IP");
-    apply(0);
-}
-
 /* ---- a start ---- */
 
 static void put_server(const char *ip, uint16_t port, const char *scheduler, const char *dest)
@@ -670,7 +658,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_refused_server_holds_up_nothing_else, setup, teardown),
         cmocka_unit_test_setup_teardown(what_others_made_meanwhile_is_adopted, setup, teardown),
         cmocka_unit_test_setup_teardown(what_others_took_away_is_put_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_set_of_another_type_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(what_an_earlier_run_left_goes, setup, teardown),
         cmocka_unit_test_setup_teardown(other_peoples_servers_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(sets_go_by_their_names, setup, teardown),

@@ -13,10 +13,12 @@ from lab.probe import open_socket
 from proxy_world import NODE_A
 from test_serviceproxy_conntrack import (  # noqa: F401
     PORT,
+    only_stale_udp_entries_are_deleted,
     test_row_33_udp_follows_when_its_endpoint_is_removed,
     test_row_33_udp_follows_when_its_endpoint_is_replaced,
     test_row_34_udp_is_served_once_there_is_an_endpoint,
     WAYS,
+    test_row_35_a_change_while_the_agent_was_away,
     test_row_35_nothing_is_deleted_when_nothing_changes,
 )
 
@@ -24,6 +26,11 @@ from test_serviceproxy_conntrack import (  # noqa: F401
 def addresses_of(svc, family):
     return {"cluster": (svc.ip(family), 80), "external": (svc.external(family), 80),
             "node": (NODE_A[family], PORT)}
+
+
+def test_row_35_only_stale_udp_entries_are_deleted(proxy, family):
+    """TCP's go with their connections of IPVS, which row 36 is about."""
+    only_stale_udp_entries_are_deleted(proxy, family)
 
 
 @pytest.mark.parametrize("way", list(WAYS))

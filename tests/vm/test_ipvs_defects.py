@@ -237,22 +237,38 @@ def test_k09_what_others_change_is_mended(audited, harm):
         proxy.clear()
 
 
-def test_k09_what_the_kernel_refuses_is_named_and_tried_again(proxy):
-    """Somebody has a set of a name of ours, of another type, which our rules cannot do with."""
-    svc = proxy.service("a1", external=True)
+def test_k09_what_the_kernel_refuses_holds_up_nothing_else(proxy, family):
+    """Somebody has a set of a name of ours, of another type: named, and tried again. All else is
+    there meanwhile, but for balancers whose source ranges it would have kept."""
+    prefix = "KUBE-" if family == 4 else "KUBE-6-"
+    kind = ["family", "inet" if family == 4 else "inet6"]
     assert proxy.agent.stop() == 0
     proxy.cleanup()
-    proxy.host.run("ipset", "create", "KUBE-EXTERNAL-IP", "hash:net")
+    for name in ("EXTERNAL-IP", "LOAD-BALANCER-FW"):
+        proxy.host.run("ipset", "create", prefix + name, "hash:net", *kind)
     try:
         proxy.agent.clear_log()
-        proxy.agent.restart()
-        proxy.agent.wait_log("KUBE-EXTERNAL-IP is of type hash:net, where hash:ip,port")
+        proxy.start()
+        svc = proxy.service("a1", external=True, node_port=PORT)
+        ranged = proxy.service("a1", lb=True, loadBalancerSourceRanges=list(HERE.values()))
+        for name in ("EXTERNAL-IP", "LOAD-BALANCER-FW"):
+            proxy.agent.wait_log(f"{prefix}{name} is of type hash:net")
         assert proxy.fetch("127.0.0.1", 10266, "/readyz").status == 503
+        for proto in PROTOCOLS:
+            proxy.served("a2", proto, svc.ip(family), 80, "a1")
+            proxy.served("client", proto, NODE_A[family], PORT, "a1", proxy.addresses())
+            assert not proxy.kernel().server(proto, ranged.external(family), 80)
+        proxy.endpoints(svc, "a2")
+        proxy.served("a3", "tcp", svc.ip(family), 80, "a2")
     finally:
-        proxy.host.run("ipset", "destroy", "KUBE-EXTERNAL-IP")
+        for name in ("EXTERNAL-IP", "LOAD-BALANCER-FW"):
+            proxy.host.run("ipset", "destroy", prefix + name)
     wait_until(lambda: proxy.fetch("127.0.0.1", 10266, "/readyz").status == 200, 20,
                "it to be ready")
-    proxy.served("client", "tcp", svc.external(), 80, "a1", proxy.addresses())
+    proxy.served("client", "tcp", svc.external(family), 80, "a2", proxy.addresses())
+    proxy.served("client", "tcp", ranged.external(family), 80, "a1",
+                 source_address=CLIENT[family])
+    proxy.dropped("client", "tcp", ranged.external(family), 80, source_address=CLIENT_2[family])
 
 
 def test_k10_what_replaces_comes_before_what_goes(proxy, family):
