@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -10,7 +11,8 @@
 #include "base/vec.h"
 #include "model/names.h"
 
-#define NAME "kept"
+#define NAME       "kept"
+#define NAME_BYTES 254 /* of a class, with its end */
 
 struct keep {
     char *state_dir, *file;   /* paths */
@@ -40,23 +42,51 @@ static void put_text(struct keep *k)
 
 /* ---- the file ---- */
 
+/* A number and the character after it. */
+static bool take_number(const char **at, char after, uint64_t max, uint32_t *ret)
+{
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(*at, &end, 10);
+    if (**at < '0' || **at > '9' || errno || n > max || *end != after)
+        return false;
+    *ret = (uint32_t)n;
+    *at = end + 1;
+    return true;
+}
+
+/* Exactly as put_text() writes it: what is only like a line may be the half of one. */
+static bool read_line(const char *line, char name[static NAME_BYTES], struct desired_keep *ret)
+{
+    const char *at = strchr(line, ' ');
+    uint32_t family;
+    if (!at || at == line || at - line >= NAME_BYTES)
+        return false;
+    snprintf(name, NAME_BYTES, "%.*s", (int)(at - line), line);
+    at++;
+    *ret = (struct desired_keep){ .traffic_class = name };
+    if (!take_number(&at, ' ', IP_V6, &family) || (family != IP_V4 && family != IP_V6) ||
+        !take_number(&at, ' ', UINT32_MAX, &ret->priority) ||
+        !take_number(&at, '\n', UINT32_MAX, &ret->table))
+        return false;
+    ret->family = (uint8_t)family;
+    return true;
+}
+
 static int read_lines(struct keep *k, FILE *f, struct err *err)
 {
-    char line[512], name[254];
+    char line[512], name[NAME_BYTES];
+    errno = 0;
     while (fgets(line, sizeof(line), f)) {
-        struct desired_keep x = { .traffic_class = name };
-        unsigned family;
-        if (sscanf(line, "%253s %u %" SCNu32 " %" SCNu32, name, &family, &x.priority, &x.table) !=
-                4 ||
-            (family != IP_V4 && family != IP_V6))
+        struct desired_keep x;
+        if (!read_line(line, name, &x))
             return err_set(err, EINVAL,
                            "%s: line %zu is not CLASS FAMILY PRIORITY TABLE: remove the file, and "
                            "what classes left behind is removed, too",
                            k->file, k->all[0].n + 1);
-        x.family = (uint8_t)family;
         add(k, 0, &x);
     }
-    return ferror(f) ? err_set(err, EIO, "cannot read %s", k->file) : 0;
+    return ferror(f) ? err_set(err, errno, "cannot read %s: %s", k->file, strerror(errno)) : 0;
 }
 
 int keep_open(const char *state_dir, struct keep **ret, struct err *err)

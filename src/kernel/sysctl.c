@@ -159,15 +159,22 @@ static int memory_read(const char *state_dir, struct memory *m, struct err *err)
     if (!f)
         return errno == ENOENT ? 0
                                : err_set(err, errno, "cannot read %s: %s", file, strerror(errno));
-    while (fgets(line, sizeof(line), f)) {
-        line[strcspn(line, "\n")] = '\0';
-        char *value = strchr(line, ' ');
-        if (value) {
-            *value++ = '\0';
+    int r = 0;
+    errno = 0;
+    while (!r && fgets(line, sizeof(line), f)) {
+        char *value = strchr(line, ' '), *end = strchr(line, '\n');
+        if (value && end) {
+            *value++ = *end = '\0';
             remember(m, line, value);
+        } else {
+            r = err_set(err, EINVAL,
+                        "%s: line %zu is not SYSCTL VALUE: remove the file, and sysctls stay as "
+                        "they are",
+                        file, m->v.n + 1);
         }
     }
-    int r = ferror(f) ? err_set(err, EIO, "cannot read %s", file) : 0;
+    if (!r && ferror(f))
+        r = err_set(err, errno, "cannot read %s: %s", file, strerror(errno));
     fclose(f);
     return r;
 }

@@ -1,9 +1,12 @@
 /* What classes left to stay, over restarts. */
 #include "test.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "agent/keep.h"
 
@@ -102,10 +105,40 @@ static void whoever_takes_priority_or_table_ends_it(void **state)
 static void a_file_of_other_lines_is_refused(void **state)
 {
     (void)state;
+    static const char *const wrong[] = {
+        "pods 5 1001 47\n",
+        "pods 4 1001\n",
+        "pods 4 1001 47 48\n",
+        "pods 4 -1 47\n",
+        "pods 4 1001 99999999999\n",
+        " 4 1001 47\n",
+        "pods 4 1001 4", /* the half of 47 */
+        "pods  4 1001 47\n",
+        "pods 4 1001 +7\n",
+        "\n",
+    };
     struct keep *k;
-    put_file("pods 4 1001 47\npods 5 1001 47\n");
-    assert_true(keep_open(dir, &k, &err) < 0);
-    assert_non_null(strstr(err.text, "/kept: line 2 is not CLASS FAMILY PRIORITY TABLE"));
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        char text[200];
+        snprintf(text, sizeof(text), "pods 4 1001 47\n%s", wrong[i]);
+        put_file(text);
+        assert_true(keep_open(dir, &k, &err) < 0);
+        assert_non_null(strstr(err.text, "/kept: line 2 is not CLASS FAMILY PRIORITY TABLE"));
+    }
+}
+
+static void a_file_that_cannot_be_read_is_told(void **state)
+{
+    (void)state;
+    struct keep *k;
+    char path[200];
+    snprintf(path, sizeof(path), "%s/kept", dir);
+    unlink(path);
+    assert_int_equal(mkdir(path, 0755), 0);
+    int r = keep_open(dir, &k, &err);
+    rmdir(path);
+    assert_int_equal(r, -EISDIR);
+    assert_non_null(strstr(err.text, "/kept: Is a directory"));
 }
 
 int main(void)
@@ -114,6 +147,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_to_stay_is_remembered, setup, teardown),
         cmocka_unit_test_setup_teardown(whoever_takes_priority_or_table_ends_it, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_of_other_lines_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_that_cannot_be_read_is_told, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,6 +184,24 @@ static void without_a_memory_nothing_is_changed(void **state)
     assert_string_equal(sysctl_get("net/ipv4/ip_forward"), "0");
 }
 
+static void a_memory_that_is_damaged_is_refused(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = { "net/ipv4/ip_forward", "net/ipv4/ip_forward 0", "\\n" };
+    const struct desired_sysctl v[] = { want("net/ipv4/ip_forward", "1", true) };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct buf out = { 0 };
+        struct err err;
+        run("printf 'net/ipv4/conf/lo/rp_filter 0\n%s' >%s/sysctls", wrong[i], dir);
+        assert_int_equal(sysctl_cleanup(dir, false, &out, &err), -EINVAL);
+        assert_non_null(strstr(err.text, "/sysctls: line 2 is not SYSCTL VALUE: remove the file"));
+        assert_int_equal(sync_with(v, 1), 0);
+        assert_int_equal(report.refusals.n, 1);
+        assert_string_equal(sysctl_get("net/ipv4/ip_forward"), "0");
+        buf_done(&out);
+    }
+}
+
 static void a_read_only_proc_is_refused(void **state)
 {
     (void)state;
@@ -208,6 +226,7 @@ int main(void)
         CASE(differences_are_listed),
         CASE(what_cannot_be_set_is_refused_with_a_reason),
         CASE(without_a_memory_nothing_is_changed),
+        CASE(a_memory_that_is_damaged_is_refused),
         CASE(a_read_only_proc_is_refused),
     };
     return cmocka_run_group_tests_name("sysctl", tests, NULL, NULL);
