@@ -423,6 +423,8 @@ int agent_run(const struct agent_options *opt, struct err *err)
     int r = lock_take(&lock, err);
     if (r)
         return r;
+    /* Who hangs up while we write is told of by that write: BIRD, a client of ours, a child. */
+    signal(SIGPIPE, SIG_IGN);
     struct agent *a = xcalloc(1, sizeof(*a));
     r = uv_loop_init(&a->loop);
     if (r) { /* libuv's errors are -errno */

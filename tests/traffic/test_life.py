@@ -1,9 +1,11 @@
 """Classes come and go: in which order, what stays, and what helps a BIRD that does not start."""
 
+import contextlib
 import os
 import re
 import shutil
 import signal
+import socket
 
 import pytest
 
@@ -157,6 +159,30 @@ def test_a_bird_without_neighbours_that_hangs_is_away(make_lab):
         agent.wait_log("event=bird_away cause=\"BIRD does not answer\"", 20)
     finally:
         os.kill(lab.bird_pid("k8s-1"), signal.SIGCONT)
+
+
+def test_a_bird_that_hangs_up_does_not_end_the_agent(make_lab):
+    """As one does that dies while it is asked something."""
+    lab = make_lab("hybrid")
+    agent = lab.agents["k8s-1"]
+    lab.stop_bird("k8s-1")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(lab.control("k8s-1"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(lab.control("k8s-1"))
+        listener.listen()
+        listener.settimeout(10)
+        agent.clear_log()
+        peer, _ = listener.accept()
+        with peer:
+            peer.shutdown(socket.SHUT_RD)
+            peer.sendall(b"0001 BIRD 2.0.12 ready.\n")
+            agent.wait_log("event=bird_up")
+        agent.wait_log("event=bird_away")
+    os.unlink(lab.control("k8s-1"))
+    lab.start_bird("k8s-1")
+    lab.wait_sessions(4)
+    assert agent.stop() == 0
 
 
 def test_a_configuration_is_written_as_soon_as_it_can_be(make_lab, binary):
