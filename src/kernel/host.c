@@ -122,15 +122,6 @@ static uint8_t accept_ra(const struct nlattr *af_spec)
     return (uint8_t)value;
 }
 
-static const char *link_kind(const struct nlattr *info)
-{
-    static const struct nl_policy policy[] = { [IFLA_INFO_KIND] = NL_STRING };
-    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
-    if (!info || nl_parse_nested(info, policy, NL_POLICY_COUNT(policy), tb) || !tb[IFLA_INFO_KIND])
-        return "";
-    return mnl_attr_get_str(tb[IFLA_INFO_KIND]);
-}
-
 static int on_link(const struct nlmsghdr *m, void *user)
 {
     static const struct nl_policy policy[] = {
@@ -145,7 +136,7 @@ static int on_link(const struct nlmsghdr *m, void *user)
         return 0;
     const struct ifinfomsg *ifi = mnl_nlmsg_get_payload(m);
     const char *name = mnl_attr_get_str(tb[IFLA_IFNAME]);
-    const char *kind = link_kind(tb[IFLA_LINKINFO]);
+    const char *kind = nl_get_link_kind(tb[IFLA_LINKINFO]);
     /* Services' addresses are not this machine's own. */
     if (!strcmp(name, IPVS_LINK) ||
         link_is_ours(name, kind, tb[IFLA_IFALIAS] ? mnl_attr_get_str(tb[IFLA_IFALIAS]) : ""))

@@ -4,25 +4,35 @@
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "model/ipvs.h"
 #include "model/names.h"
 
+#define KIND  "dummy"
 #define ALIAS LINK_ALIAS_PREFIX " addresses of services"
 
 static int read_link(const struct nlmsghdr *m, void *user)
 {
-    static const struct nl_policy policy[] = { [IFLA_IFALIAS] = NL_STRING };
+    static const struct nl_policy policy[] = {
+        [IFLA_IFALIAS] = NL_STRING, [IFLA_LINKINFO] = NL_NEST
+    };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
     struct ipvs_device *d = user;
     if (nl_parse(m, sizeof(struct ifinfomsg), policy, NL_POLICY_COUNT(policy), tb))
         return -EBADMSG;
     const struct ifinfomsg *link = mnl_nlmsg_get_payload(m);
+    const char *kind = nl_get_link_kind(tb[IFLA_LINKINFO]);
+    bool ours = tb[IFLA_IFALIAS] && !strncmp(mnl_attr_get_str(tb[IFLA_IFALIAS]), LINK_ALIAS_PREFIX,
+                                             strlen(LINK_ALIAS_PREFIX));
+    if (!ours && strcmp(kind, KIND)) {
+        snprintf(d->other, sizeof(d->other), "%s", *kind ? kind : "physical");
+        return 0;
+    }
     d->index = (uint32_t)link->ifi_index;
     d->up = link->ifi_flags & IFF_UP;
-    d->ours = tb[IFLA_IFALIAS] && !strncmp(mnl_attr_get_str(tb[IFLA_IFALIAS]), LINK_ALIAS_PREFIX,
-                                           strlen(LINK_ALIAS_PREFIX));
+    d->ours = ours;
     return 0;
 }
 
@@ -53,6 +63,7 @@ static int read_by_name(struct nl_port *route, struct ipvs_device *d, struct err
     struct nlmsghdr *m = nl_msg(&b, RTM_GETLINK, NLM_F_REQUEST, nl_seq(route), &link, sizeof(link));
     mnl_attr_put_strz(m, IFLA_IFNAME, IPVS_LINK);
     d->index = 0;
+    *d->other = 0;
     int r = nl_get(route, m, read_link, d, err);
     nl_buf_done(&b);
     return r == -ENODEV ? 0 : r;
@@ -92,7 +103,7 @@ static int create(struct nl_port *route, struct err *err)
                                 nl_seq(route), &link, sizeof(link));
     mnl_attr_put_strz(m, IFLA_IFNAME, IPVS_LINK);
     struct nlattr *info = mnl_attr_nest_start(m, IFLA_LINKINFO);
-    mnl_attr_put_strz(m, IFLA_INFO_KIND, "dummy");
+    mnl_attr_put_strz(m, IFLA_INFO_KIND, KIND);
     mnl_attr_nest_end(m, info);
     int r = nl_talk(route, m, err);
     nl_buf_done(&b);
@@ -127,6 +138,11 @@ int ipvs_device_make(struct nl_port *route, struct ipvs_device *d, struct err *e
 {
     if (d->index && d->up && d->ours)
         return 0;
+    if (*d->other)
+        return err_set(err, EEXIST,
+                       "device " IPVS_LINK " is of kind %s, where " KIND
+                       " is needed; rename or delete it",
+                       d->other);
     int r = d->index ? 0 : create(route, err);
     if (!r)
         r = read_by_name(route, d, err);

@@ -11,6 +11,7 @@
 
 struct ipvs_device {
     uint32_t index; /* 0: there is none */
+    char other[32]; /* the kind of a link that has the name, but neither the alias nor is a dummy */
     bool up, ours;
     VEC(struct ip) addresses; /* in no order */
 };

@@ -1,6 +1,7 @@
 #include "netlink/nl_attr.h"
 
 #include <errno.h>
+#include <linux/if_link.h>
 #include <string.h>
 
 static int parse(const void *p, size_t len, const struct nl_policy *policy, size_t n,
@@ -34,6 +35,15 @@ bool nl_get_ip(const struct nlattr *a, struct ip *ret)
 void nl_put_ip(struct nlmsghdr *m, uint16_t type, const struct ip *ip)
 {
     mnl_attr_put(m, type, ip_len(ip->family), ip->bytes);
+}
+
+const char *nl_get_link_kind(const struct nlattr *info)
+{
+    static const struct nl_policy policy[] = { [IFLA_INFO_KIND] = NL_STRING };
+    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
+    if (!info || nl_parse_nested(info, policy, NL_POLICY_COUNT(policy), tb) || !tb[IFLA_INFO_KIND])
+        return "";
+    return mnl_attr_get_str(tb[IFLA_INFO_KIND]);
 }
 
 static int parse(const void *p, size_t len, const struct nl_policy *policy, size_t n,

@@ -67,4 +67,6 @@ int nl_parse_nested(const struct nlattr *nest, const struct nl_policy *policy, s
 
 /* An address of 4 or 16 bytes; false for any other size or NULL. */
 bool nl_get_ip(const struct nlattr *a, struct ip *ret);
+/* What a link's IFLA_LINKINFO says it is; "" for NULL and for hardware. */
+const char *nl_get_link_kind(const struct nlattr *info);
 void nl_put_ip(struct nlmsghdr *m, uint16_t type, const struct ip *ip);

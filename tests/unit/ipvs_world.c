@@ -259,7 +259,7 @@ struct ipvs_world *ipvs_world_new(void)
 {
     struct ipvs_world *w = xcalloc(1, sizeof(*w));
     close(netns_new());
-    run("ip link add kube-ipvs0 type bridge");
+    run("ip link add kube-ipvs0 type bridge; ip link set kube-ipvs0 alias portolan:");
     gate_open(&w->route, w, NETLINK_ROUTE);
     gate_open(&w->generic, w, NETLINK_GENERIC);
     gate_open(&w->netfilter, w, NETLINK_NETFILTER);

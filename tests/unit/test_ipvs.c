@@ -39,9 +39,12 @@ static void put_device(struct nl_port *route)
     struct nl_buf b = { 0 };
     struct ifinfomsg link = { .ifi_index = DEVICE };
     struct ifaddrmsg addr = { .ifa_family = AF_INET, .ifa_index = DEVICE };
-    nl_msg(&b, RTM_NEWLINK, 0, FIRST_SEQ, &link, sizeof(link));
+    struct nlmsghdr *m = nl_msg(&b, RTM_NEWLINK, 0, FIRST_SEQ, &link, sizeof(link));
+    struct nlattr *info = mnl_attr_nest_start(m, IFLA_LINKINFO);
+    mnl_attr_put_strz(m, IFLA_INFO_KIND, "dummy");
+    mnl_attr_nest_end(m, info);
     push(route, &b);
-    struct nlmsghdr *m = nl_msg(&b, RTM_NEWADDR, NLM_F_MULTI, 0, &addr, sizeof(addr));
+    m = nl_msg(&b, RTM_NEWADDR, NLM_F_MULTI, 0, &addr, sizeof(addr));
     nl_put_ip(m, IFA_ADDRESS, &cluster_ip);
     addr.ifa_index = DEVICE + 1;
     m = nl_msg(&b, RTM_NEWADDR, NLM_F_MULTI, 0, &addr, sizeof(addr));

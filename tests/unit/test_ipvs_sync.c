@@ -574,7 +574,7 @@ static void a_cleanup_leaves_a_device_without_our_mark(void **state)
     (void)state;
     struct ipvs_ports ports = ipvs_world_ports(world);
     struct buf out = { 0 };
-    run("ip addr add 10.96.0.9/32 dev kube-ipvs0; ipset create KUBE-CLUSTER-IP hash:ip,port");
+    run("ip link set kube-ipvs0 alias ''; ip addr add 10.96.0.9/32 dev kube-ipvs0; ipset create KUBE-CLUSTER-IP hash:ip,port");
     put_server("10.96.0.9", 80, "rr", "10.244.0.9");
     assert_int_equal(ipvs_cleanup(&ports, false, &out, &err), 0);
     assert_string_equal(buf_str(&out), "");

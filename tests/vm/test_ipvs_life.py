@@ -167,6 +167,30 @@ def test_row_49_what_is_others_is_untouched(proxy):
         proxy.host.run("sh", "-c", FOREIGN_GONE)
 
 
+def test_row_49_a_link_of_another_kind_is_others(proxy):
+    """It has our device's name, keeps its addresses, is named, and outlives a cleanup."""
+    def link():
+        return proxy.host.out("ip", "-o", "-d", "addr", "show", "kube-ipvs0")
+    svc = proxy.service("a1")
+    assert proxy.agent.stop() == 0
+    proxy.cleanup()
+    proxy.host.run("sh", "-c", "ip link add kube-ipvs0 type bridge;"
+                   "ip addr add 192.0.2.96/32 dev kube-ipvs0")
+    try:
+        before = link()
+        proxy.agent.clear_log()
+        proxy.agent.restart()
+        proxy.agent.wait_log("kube-ipvs0 is of kind bridge, where dummy is needed")
+        assert proxy.fetch("127.0.0.1", 10266, "/readyz").status == 503
+        assert link() == before
+        proxy.cleanup("--kube-proxy")
+        assert link() == before
+    finally:
+        proxy.host.run("ip", "link", "del", "kube-ipvs0")
+    wait_until(lambda: healthy(proxy), 20, "it to be ready")
+    proxy.served("a3", "tcp", svc.ip(), 80, "a1")
+
+
 @pytest.mark.parametrize("excluded", [False, True], ids=["judged", "excluded"])
 def test_row_49_servers_of_excluded_ranges_are_others(proxy, excluded):
     """One at an address bound on kube-ipvs0 is of an earlier run, unless its range is excluded."""
