@@ -31,7 +31,9 @@ def manual():
             words = line.replace("\\fR", "").replace(",\\ ", " ").replace("\\ ", " ").split()
             long = next(i for i, w in enumerate(words) if w.startswith("--"))
             letter = next((w for w in words if re.fullmatch(r"-\w,?", w)), "").rstrip(",")
-            found.add((letter, words[long], words[long + 1] if len(words) > long + 1 else ""))
+            option = (letter, words[long], words[long + 1] if len(words) > long + 1 else "")
+            assert option not in found, f"{name}: {option} is there twice"
+            found.add(option)
         sections[name] = found
     return sections
 
