@@ -1,11 +1,12 @@
 """Addresses that nodes hold, by a faulty API server: annotations, Services' statuses and Events on their
 way there."""
 
+import json
 import os
 import time
 
 import pytest
-from kube_help import Agent, World, node, until
+from kube_help import Agent, Namespace, World, node, until
 
 CLASS = "reweave.levk.dev/node-address"
 ADDRESSES = "reweave.levk.dev/addresses"
@@ -130,6 +131,40 @@ def test_two_agents_of_one_node_do_not_fight_without_limit(tmp_path):
         until(lambda: published(world) == EDGE_A, "its own addresses", 40)
     finally:
         world.close()
+
+
+def test_two_agents_of_one_node_do_not_fight_over_a_folder(tmp_path):
+    """The same two, whose objects are in a folder that both machines share."""
+    names = [f"kd{os.getpid()}-{i}" for i in range(2)]
+    namespaces, agents = [], []
+    manifests, record = tmp_path / "objects", tmp_path / "objects/.status/nodes/edge-a.json"
+    manifests.mkdir()
+    (manifests / "node.json").write_text(json.dumps(node("edge-a")))
+    says = "another agent writes what node edge-a says of itself; is --node right?"
+
+    def written():
+        o = json.loads(record.read_text()) if record.exists() else {"metadata": {}}
+        return (int(o["metadata"].get("resourceVersion", 0)),
+                o["metadata"].get("annotations", {}).get(ADDRESSES))
+    try:
+        for i, name in enumerate(names):
+            namespaces.append(Namespace(name, f"198.51.100.{10 + i}"))
+            (tmp_path / f"{i}").mkdir()
+            agents.append(Agent(namespaces[i], tmp_path / f"{i}", "", "edge-a", "--source",
+                                f"dir:{manifests}", *OPTIONS))
+            until(lambda: written()[1] == f"198.51.100.{10 + i}", "its addresses")
+        told = until(lambda: [a for a in agents if says in a.log()], "one says so", 40)
+        assert written()[0] < 20
+        assert says in told[0].ready()[1]
+        agents.pop().stop()
+        until(lambda: written()[1] == EDGE_A, "its own addresses", 40)
+        namespaces[0].run("ip", "addr", "add", "203.0.113.9/32", "dev", "eth0")
+        until(lambda: written()[1] == f"{EDGE_A},203.0.113.9", "what is new is written at once", 2)
+    finally:
+        for a in agents:
+            a.stop()
+        for n in namespaces:
+            n.close()
 
 
 # ---- Events ----

@@ -86,6 +86,7 @@ static void purge(struct dir *d)
             next = now + STUCK_US < next ? now + STUCK_US : next;
             continue;
         }
+        write_forget(d, e);
         e->stuck = false;
         e->record = 0;
         e->gone_us = 0;
@@ -250,6 +251,8 @@ static void dir_unready(struct source *s, struct buf *out)
     const struct dir *d = (struct dir *)s;
     if (*d->trouble.text)
         buf_printf(out, "source: %s\n", d->trouble.text);
+    if (d->rows)
+        rows_unready(d->rows, out);
     size_t i = 0;
     void *v;
     while (!d->synced && map_next(&d->files, &i, NULL, NULL, &v)) {
@@ -281,6 +284,7 @@ static void dir_free(struct source *s)
     vec_done(&d->touched);
     vec_done(&d->records);
     record_close(d);
+    rows_free(d->rows);
     free(d->path);
     free(d);
 }

@@ -14,6 +14,7 @@
 
 #include "base/map.h"
 #include "source/codec.h"
+#include "source/rows.h"
 
 struct entry;
 struct file;
@@ -97,6 +98,7 @@ struct dir {
     int64_t busy_us;     /* since when another agent holds it, 0: it does not */
     bool gone;           /* some entry may have gone_us */
     struct watcher *watcher;
+    struct rows *rows; /* what this node says of itself; NULL: nothing yet */
 };
 
 /* ---- dir.c ---- */
@@ -179,6 +181,8 @@ void admit_records(struct dir *d);
 
 /* ---- write.c ---- */
 int dir_write(struct source *s, const struct status_write *w, struct err *err);
+/* The object is gone; one of its name will be another. */
+void write_forget(struct dir *d, const struct entry *e);
 
 /* ---- watch.c ---- */
 int watch_open(struct dir *d, uv_loop_t *loop, struct err *err);

@@ -4,6 +4,78 @@
 
 #include "source/dir/dir.h"
 
+/* ---- what somebody else undoes ---- */
+
+static void put_key(struct buf *b, enum object_kind kind, const char *name)
+{
+    buf_printf(b, "%s/%s", kind_info[kind].plural, name);
+}
+
+void write_forget(struct dir *d, const struct entry *e)
+{
+    struct buf key = { 0 };
+    put_key(&key, e->kind, e->name);
+    if (d->rows)
+        rows_forget(d->rows, key.p);
+    buf_done(&key);
+}
+
+/* Text of a write of what this node says of itself, to compare. Returns the node's name. */
+static const char *put_said(struct buf *b, const struct status_write *w)
+{
+    const struct portmap_class c = { .o.meta.kind = KIND_PORTMAPCLASS,
+                                     .status = { .nodes = (struct node_row *)&w->row,
+                                                 .n_nodes = 1 } };
+    const struct traffic_class t = { .o.meta.kind = KIND_TRAFFICCLASS,
+                                     .status = { .nodes = (struct traffic_row *)&w->traffic_row,
+                                                 .n_nodes = 1 } };
+    if (w->kind == WRITE_NODE_ANNOTATIONS) {
+        buf_printf(b, "%s %s", w->addresses, w->overlay);
+        return w->name;
+    }
+    bool of_class = w->kind == WRITE_CLASS_ROW;
+    struct writer *to = writer_json_new(b, false);
+    encode_status_field(to, of_class ? &c.o : &t.o, "nodes");
+    writer_free(to);
+    return of_class ? w->row.name : w->traffic_row.name;
+}
+
+/* What a write of a row says, and whose it is. */
+struct row_write {
+    struct buf key, said;
+};
+
+static void row_begin(struct dir *d, const struct status_write *w, struct row_write *ret)
+{
+    const char *node = put_said(&ret->said, w);
+    put_key(&ret->key, status_write_target(w->kind), w->name);
+    if (!d->rows)
+        d->rows = rows_new(node);
+}
+
+static void row_done(struct row_write *row)
+{
+    buf_done(&row->key);
+    buf_done(&row->said);
+}
+
+/* True: another agent has undone this, and it is not its time yet. A pass comes then. */
+static bool is_held(struct dir *d, const struct row_write *row)
+{
+    struct buf tell = { 0 };
+    uint64_t ms = rows_hold_ms(d->rows, row->key.p, row->said.p, &tell);
+    if (tell.n)
+        dir_note(d, true, "", (struct place){ 0 }, tell.p);
+    buf_done(&tell);
+    if (ms) {
+        d->changed = true;
+        dir_schedule(d, ms);
+    }
+    return ms > 0;
+}
+
+/* ---- one write ---- */
+
 static const char *name_of(const void *rows, uint32_t i, size_t size)
 {
     return *(const char *const *)(const void *)((const char *)rows + i * size);
@@ -115,20 +187,40 @@ static struct object *make_record(const struct entry *e)
     return o;
 }
 
+/* Of a row. A record that was lost was not undone. */
+static int change_row(struct dir *d, struct object *o, const struct status_write *w,
+                      uint64_t *ret_hash, struct err *err)
+{
+    struct row_write row = { 0 };
+    int r;
+    row_begin(d, w, &row);
+    if (*o->meta.resource_version && is_held(d, &row))
+        r = err_set(err, EAGAIN, "%s %.253s: another agent writes the same: later",
+                    kind_info[o->meta.kind].kind, w->name);
+    else
+        r = record_write(d, o, ret_hash, err);
+    if (!r)
+        rows_landed(d->rows, row.key.p, row.said.p);
+    row_done(&row);
+    return r;
+}
+
 /* 1: nothing to do. */
 static int change(struct dir *d, struct object *o, const struct status_write *w, uint64_t *ret_hash,
                   struct err *err)
 {
     struct buf before = { 0 }, after = { 0 };
-    if (!status_write_merges(w->kind) && strcmp(o->meta.resource_version, w->resource_version))
+    bool merges = status_write_merges(w->kind);
+    int r = 1;
+    if (!merges && strcmp(o->meta.resource_version, w->resource_version))
         return err_set(err, EAGAIN, "%s %.64s%s%.253s: it is at version %s, not %s: decide again",
                        kind_info[o->meta.kind].kind, w->ns, *w->ns ? "/" : "", w->name,
                        o->meta.resource_version, w->resource_version);
     encode(&before, o);
     apply(o, w);
     encode(&after, o);
-    bool known = *o->meta.resource_version;
-    int r = known && !strcmp(before.p, after.p) ? 1 : record_write(d, o, ret_hash, err);
+    if (!*o->meta.resource_version || strcmp(before.p, after.p) != 0)
+        r = merges ? change_row(d, o, w, ret_hash, err) : record_write(d, o, ret_hash, err);
     buf_done(&before);
     buf_done(&after);
     return r;

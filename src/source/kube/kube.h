@@ -6,8 +6,7 @@
  *
  * Files: kube.c the source's face, reflector.c when to ask what, take.c what an answer says,
  * known.c which objects there are; write.c when statuses are sent, order.c and patch.c
- * what is sent, rows.c whether somebody undoes it;
- * events.c; client.c and client_request.c the transport, config.c and kubeconfig.c who and where;
+ * what is sent (../rows.c: whether somebody undoes it); events.c; client.c and client_request.c the transport, config.c and kubeconfig.c who and where;
  * backoff.c, lines.c. */
 #pragma once
 
@@ -148,17 +147,6 @@ int kube_write(struct source *s, const struct status_write *w, struct err *err);
 /* An object has this version now, UINT64_MAX: it is gone. */
 void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const char *name,
                  uint64_t version);
-
-/* ---- rows.c ---- */
-struct rows *rows_new(struct kube *k);
-void rows_free(struct rows *rows);
-/* The server took this as a class's row of this node. `name` is anything that is the class's own. */
-void rows_landed(struct rows *rows, const char *name, const char *body);
-/* How long to wait before this is sent: 0 unless somebody undid just that. */
-uint64_t rows_wait_ms(struct rows *rows, const char *name, const char *path, const char *body);
-/* One line while somebody does so again and again. */
-void rows_unready(const struct rows *rows, struct buf *out);
-void rows_forget(struct rows *rows, const char *name);
 
 /* ---- patch.c ---- */
 struct patch {

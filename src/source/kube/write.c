@@ -12,6 +12,7 @@
 #include "source/kube/bucket.h"
 #include "source/kube/kube.h"
 #include "source/kube/order.h"
+#include "source/rows.h"
 #include "source/tokens.h"
 
 #define SENT_MAX   8
@@ -350,8 +351,12 @@ static int turn_away(const struct status_write *w, const char *why, struct err *
 static void enqueue_new(struct pending *p)
 {
     const struct patch *patch = &p->now.patch;
-    enqueue(p,
-            p->merges ? rows_wait_ms(p->writes->rows, p->text, patch->path.p, patch->body.p) : 0);
+    struct buf tell = { 0 };
+    uint64_t ms = p->merges ? rows_wait_ms(p->writes->rows, p->text, patch->body.p, &tell) : 0;
+    if (tell.n)
+        kube_note(p->writes->kube, true, patch->path.p, tell.p);
+    buf_done(&tell);
+    enqueue(p, ms);
 }
 
 /* Where one is already. -EAGAIN unless it is queued anew. */
@@ -478,7 +483,7 @@ struct writes *writes_new(struct kube *k)
     w->all.keys_stay = true;
     w->bucket = (struct bucket){ .per_second = PER_SECOND, .burst = BURST };
     w->timer = kube_timer(k, w);
-    w->rows = rows_new(k);
+    w->rows = rows_new(k->node);
     return w;
 }
 

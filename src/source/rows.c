@@ -1,30 +1,30 @@
-/* What this node says of itself and nobody else should write: its row in the status of a class, its
- * Node's annotations.
- *
- * One that is to be written again as it was written last has been changed by somebody: most likely
- * an agent on another machine that was given this node's name. Each would undo the other as fast as
- * the server takes it, so that from the first time on each waits longer. */
+#include "source/rows.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
+#include "base/map.h"
 #include "source/kube/backoff.h"
-#include "source/kube/kube.h"
 
 /* Once or twice it may have been a person. */
 #define UNDONE_TOLD 4
 /* Both wait, each up to BACKOFF_MAX_MS. */
 #define PEACE_US (3 * (int64_t)BACKOFF_MAX_MS * 1000)
+/* What was due and is asked for so much later was mended in between, and is undone anew. */
+#define LATE_US 1000000
 
 struct row {
     char *body; /* as the server took it last */
     unsigned undone;
     int64_t undone_us; /* when it was found so last */
+    int64_t due_us;    /* rows_hold_ms(): when to write it again */
     char name[];
 };
 
 struct rows {
-    struct kube *kube;
+    char *node;
     struct map all;
 };
 
@@ -39,30 +39,45 @@ void rows_landed(struct rows *rows, const char *name, const char *body)
     }
     free(r->body);
     r->body = xstrdup(body);
+    r->due_us = 0;
 }
 
 static void explain(const struct rows *rows, struct buf *out)
 {
     buf_printf(out, "another agent writes what node %s says of itself; is --node right?",
-               rows->kube->node);
+               rows->node);
 }
 
-uint64_t rows_wait_ms(struct rows *rows, const char *name, const char *path, const char *body)
+/* That the server or the folder took last just so; NULL: it is something else now. */
+static struct row *find_same(const struct rows *rows, const char *name, const char *body)
 {
     struct row *r = map_get(&rows->all, name, strlen(name));
+    return r && !strcmp(r->body, body) ? r : NULL;
+}
+
+uint64_t rows_wait_ms(struct rows *rows, const char *name, const char *body, struct buf *ret_tell)
+{
+    struct row *r = find_same(rows, name, body);
     int64_t now = clock_mono_us();
-    if (!r || strcmp(r->body, body))
+    if (!r)
         return 0;
     if (now - r->undone_us > PEACE_US)
         r->undone = 0;
     r->undone_us = now;
-    if (++r->undone == UNDONE_TOLD) {
-        struct buf text = { 0 };
-        explain(rows, &text);
-        kube_note(rows->kube, true, path, text.p);
-        buf_done(&text);
-    }
+    if (++r->undone == UNDONE_TOLD)
+        explain(rows, ret_tell);
     return backoff_ms(r->undone, backoff_random());
+}
+
+uint64_t rows_hold_ms(struct rows *rows, const char *name, const char *body, struct buf *ret_tell)
+{
+    struct row *r = find_same(rows, name, body);
+    int64_t now = clock_mono_us();
+    if (!r)
+        return 0;
+    if (!r->due_us || now > r->due_us + LATE_US)
+        r->due_us = now + (int64_t)rows_wait_ms(rows, name, body, ret_tell) * 1000;
+    return r->due_us > now ? (uint64_t)(r->due_us - now) / 1000 + 1 : 0;
 }
 
 void rows_unready(const struct rows *rows, struct buf *out)
@@ -93,20 +108,23 @@ void rows_forget(struct rows *rows, const char *name)
         free_row(r);
 }
 
-struct rows *rows_new(struct kube *k)
+struct rows *rows_new(const char *node)
 {
     struct rows *rows = xcalloc(1, sizeof(*rows));
-    rows->kube = k;
+    rows->node = xstrdup(node);
     rows->all.keys_stay = true;
     return rows;
 }
 
 void rows_free(struct rows *rows)
 {
+    if (!rows)
+        return;
     size_t i = 0;
     void *v;
     while (map_next(&rows->all, &i, NULL, NULL, &v))
         free_row(v);
     map_done(&rows->all);
+    free(rows->node);
     free(rows);
 }
