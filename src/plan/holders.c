@@ -200,7 +200,16 @@ static const char *overlay_text(struct arena *a, const struct ip *ip, const uint
                         mac[2], mac[3], mac[4], mac[5]);
 }
 
-static void read_bridge(const struct planner *p, struct arena *a, struct lb_overlay *o)
+static bool has_address(const struct host_iface *iface, const struct ip *ip)
+{
+    for (uint32_t i = 0; ip->family && i < iface->n_addresses; i++)
+        if (ip_equal(&iface->addresses[i].ip, ip))
+            return true;
+    return false;
+}
+
+static void read_bridge(const struct planner *p, struct arena *a, const struct lb_node *self,
+                        struct lb_overlay *o)
 {
     static const uint8_t none[6];
     const struct host_iface *iface = host_iface_find(p->snap->host, p->options->overlay);
@@ -208,6 +217,10 @@ static void read_bridge(const struct planner *p, struct arena *a, struct lb_over
     o->trouble = !iface ? "there is no such interface" : "it has no IPv4 address";
     if (iface && !memcmp(iface->mac, none, sizeof(none)))
         o->trouble = "it has no hardware address";
+    else if (self && iface && !iface->bridge && has_address(iface, &self->internal))
+        o->trouble =
+            "it is no bridge but the interface with the Node's InternalIP, whose addresses "
+            "are to be published: --overlay takes the bridge that pods are on (weave), or vxlan";
     else if (iface)
         o->nets = arena_new_array(a, iface->n_addresses, struct ip_prefix);
     for (uint32_t i = 0; o->nets && i < iface->n_addresses; i++) {
@@ -417,7 +430,7 @@ void lb_facts_read(const struct planner *p, struct lb_facts *ret)
     if (p->options->overlay && !strcmp(p->options->overlay, OVERLAY_VXLAN))
         read_vxlan(p, &ret->mem, snapshot_node(s, s->node), ret);
     else if (p->options->overlay)
-        read_bridge(p, &ret->mem, &ret->overlay);
+        read_bridge(p, &ret->mem, ret->self, &ret->overlay);
     ret->addresses = addresses_text(p, &ret->mem);
     put_bytes(ret);
 }

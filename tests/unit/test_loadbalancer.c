@@ -433,6 +433,28 @@ static void an_overlay_without_room_is_a_problem(void **state)
     end(&b);
 }
 
+static void the_node_s_own_interface_is_no_overlay(void **state)
+{
+    (void)state;
+    struct bench b;
+    begin(&b, "a");
+    b.options.overlay = "eth0";
+    add_iface(&b, "eth0", (const char *const[]){ "192.0.2.1", "203.0.113.9", NULL });
+    memcpy(b.ifaces[1].mac, "\x9e\0\0\0\0\x02", 6);
+    put(&b, "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
+            "status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n");
+    plan(&b);
+    assert_says(&b, "problem Node a overlay \"eth0\" OverlayUnavailable: it is no bridge but ");
+    assert_non_null(told(&b, "OverlayUnavailable"));
+    assert_says(&b, "annotate Node a addresses=10.32.0.1 overlay=\n");
+    b.ifaces[1].bridge = true; /* one that pods share with the nodes' own network */
+    b.host_changed = true;
+    plan(&b);
+    assert_false(says(&b, "OverlayUnavailable"));
+    assert_says(&b, "overlay=192.0.2.1,9e:00:00:00:00:02\n");
+    end(&b);
+}
+
 /* ---- holders ---- */
 
 static void put_holder(struct bench *b, unsigned i, const char *name)
@@ -562,6 +584,7 @@ int main(void)
         cmocka_unit_test(of_two_at_one_place_of_the_overlay_the_first_is_reached),
         cmocka_unit_test(what_is_published_is_sorted_and_of_the_host),
         cmocka_unit_test(an_overlay_without_room_is_a_problem),
+        cmocka_unit_test(the_node_s_own_interface_is_no_overlay),
         cmocka_unit_test(marks_follow_from_names),
         cmocka_unit_test(there_are_249_marks),
         cmocka_unit_test(a_holder_without_overlay_has_no_mark),
