@@ -148,12 +148,14 @@ static const char *conf(struct builder *b, const char *name)
 
 /* Pods' replies to another holder enter and leave by the same device. The pod would be told by ICMP to
  * send all that is for the client there, and would for minutes, whoever forwards its connections by
- * then. And clients are not behind the device from which their packets come off it. */
+ * then. And clients are not behind the device from which their packets come off it.
+ * A bridge gets another hardware address with another port: neighbours and pods hear of it at once. */
 static void put_device(struct builder *b)
 {
     put_sysctl(b, "net/ipv4/conf/all/send_redirects", "0", true);
     put_sysctl(b, conf(b, "send_redirects"), "0", true);
     put_sysctl(b, conf(b, "rp_filter"), "2", true);
+    put_sysctl(b, conf(b, "arp_notify"), "1", true);
 }
 
 static void put_overlay(struct builder *b)

@@ -261,7 +261,6 @@ def test_the_overlays_address_changes_and_answers_follow(lb):
         pytest.skip("the agent itself gives the other overlay its address")
     svc = lb.service("b1", "c1")
     node = lb.node("a")
-    node.sysctl("net.ipv4.conf.weave.arp_notify", 1)    # its neighbours hear of it, too
     before = lb.annotation(lb.a, OVERLAY)
     old, mac = before.split(",")
     other = mac[:-2] + "77"
@@ -274,5 +273,4 @@ def test_the_overlays_address_changes_and_answers_follow(lb):
     finally:
         node.ip(f"link set weave address {mac}")
         lb.wait_annotation(lb.a, OVERLAY, before)
-        node.sysctl("net.ipv4.conf.weave.arp_notify", 0)
     lb.wait_served("client", "tcp", HELD, svc.port)
