@@ -15,12 +15,14 @@ static const struct name_value policies[] = { { "Delete", CLEANUP_DELETE },
 
 /* ---- strings ---- */
 
-/* What BIRD's lexer and a zone's `%` leave of the kernel's names. */
+/* What BIRD leaves of the kernel's names: no quotation marks; `*`, `?`, `\` and a `-` at the beginning
+ * would make a pattern of it, `%` a zone. */
 static const char *check_link(const char *s)
 {
-    return !check_interface(s) && !strpbrk(s, "\"%")
+    return !check_interface(s) && !strpbrk(s, "\"%*?\\") && s[strspn(s, ".")] != '-'
                ? NULL
-               : "an interface name: 1 to 15 bytes without '/', ':', '\"', '%' and white space";
+               : "an interface name: 1 to 15 bytes without '/', ':', '\"', '%', '*', '?', '\\' and white "
+                 "space, and no '-' at its beginning";
 }
 
 static bool is_annotation_name(const char *s, size_t n)
