@@ -152,8 +152,6 @@ static int apply_services(struct pass *p, const struct desired *d, unsigned need
                 ? nft_sync(p->nft, d->groups, d->n_groups, needs & PASS_AUDIT_NFT, &p->report,
                            r ? &second : err)
                 : 0;
-    if (!r && !e && !p->other_mode_gone)
-        r = remove_other_mode(p, err);
     return r ? r : e;
 }
 
@@ -170,7 +168,8 @@ static int apply(struct pass *p, const struct desired *d, unsigned needs, bool *
     *ret_table_ok = !e;
     if (!r && !e)
         rtnl_remove(p->rtnl, d, &p->report);
-    return r ? r : e;
+    int o = e || p->other_mode_gone ? 0 : remove_other_mode(p, r ? &second : err);
+    return r ? r : e ? e : o;
 }
 
 /* Without listening to nftables, which would make a big batch slow. */
