@@ -165,7 +165,7 @@ def test_row_48_what_the_mode_ipvs_left_goes_when_the_table_stands(proxy, mode_i
     assert proxy.host.out("ipset", "list", "-n").split() == ["KUBE-OURS"]
     ruleset = proxy.host.out("nft", "list", "ruleset")
     assert "KUBE-SERVICES" not in ruleset and "chain KUBE-SVC-OTHER" in ruleset
-    assert "event=mode_changed" in proxy.agent.log()
+    wait_until(lambda: "event=mode_changed" in proxy.agent.log(), 5, "the agent to tell of it")
 
 
 def test_row_48_it_refuses_to_run_beside_a_live_kube_proxy(proxy):
