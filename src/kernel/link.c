@@ -165,16 +165,22 @@ static void on_restart(void *user)
     ((struct link_dump *)user)->into->n = 0;
 }
 
-static int link_dump(struct rtnl *r, struct rtnl_known *into, struct err *err)
+/* Of all VXLAN devices. */
+static struct nlmsghdr *dump_msg(struct rtnl *r)
 {
     struct ifinfomsg ifi = { .ifi_family = AF_UNSPEC };
-    struct link_dump d = { r, into };
     struct nlmsghdr *m = rtnl_msg(r, RTM_GETLINK, 0, &ifi, sizeof(ifi));
     mnl_attr_put_u32(m, IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
     struct nlattr *info = mnl_attr_nest_start(m, IFLA_LINKINFO);
     mnl_attr_put_strz(m, IFLA_INFO_KIND, "vxlan");
     mnl_attr_nest_end(m, info);
-    return nl_dump(r->port, m, on_link, on_restart, &d, err);
+    return m;
+}
+
+static int link_dump(struct rtnl *r, struct rtnl_known *into, struct err *err)
+{
+    struct link_dump d = { r, into };
+    return nl_dump(r->port, dump_msg(r), on_link, on_restart, &d, err);
 }
 
 static int link_read(struct rtnl *r, const char *name, struct rtnl_link *ret, struct err *err)
@@ -281,6 +287,57 @@ static int link_del(struct rtnl *r, const void *have, struct err *err)
     return 0;
 }
 
+/* Who has a link's VNI and port under another name. */
+struct vni_search {
+    const struct desired_link *want;
+    char name[IFNAMSIZ]; /* "": nobody */
+    bool renamed;        /* our alias is on it */
+};
+
+static int on_vxlan(const struct nlmsghdr *m, void *user)
+{
+    static const struct nl_policy policy[] = {
+        [IFLA_IFNAME] = NL_STRING,
+        [IFLA_IFALIAS] = NL_STRING,
+        [IFLA_LINKINFO] = NL_NEST,
+    };
+    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
+    struct vni_search *s = user;
+    struct rtnl_link l = { 0 };
+    if (m->nlmsg_type != RTM_NEWLINK ||
+        nl_parse(m, sizeof(struct ifinfomsg), policy, NL_POLICY_COUNT(policy), tb) ||
+        !tb[IFLA_IFNAME] || !vxlan_decode(tb[IFLA_LINKINFO], &l) || l.d.vni != s->want->vni ||
+        l.d.port != s->want->port)
+        return 0;
+    const char *alias = tb[IFLA_IFALIAS] ? mnl_attr_get_str(tb[IFLA_IFALIAS]) : "";
+    snprintf(s->name, sizeof(s->name), "%s", mnl_attr_get_str(tb[IFLA_IFNAME]));
+    s->renamed = !strncmp(alias, LINK_ALIAS_PREFIX, strlen(LINK_ALIAS_PREFIX));
+    return 0;
+}
+
+static void on_search_restart(void *user)
+{
+    ((struct vni_search *)user)->name[0] = '\0';
+}
+
+/* The kernel says that something is there, but not what. */
+static void name_what_is_in_the_way(struct rtnl *r, const struct desired_link *w, struct err *err)
+{
+    struct vni_search s = { .want = w };
+    if (!strcmp(err->text, strerror(EEXIST))) {
+        err_set(err, EEXIST,
+                "%s: a device called %s that is not Portolan's is in the way; rename or remove it",
+                strerror(EEXIST), w->name);
+        return;
+    }
+    if (nl_dump(r->port, dump_msg(r), on_vxlan, on_search_restart, &s, NULL) || !s.name[0])
+        return;
+    err_set(err, EEXIST,
+            "%s: the device %s has VNI %" PRIu32 " and port %u%s; remove it (ip link del %s)",
+            strerror(EEXIST), s.name, w->vni, w->port,
+            s.renamed ? ", and was Portolan's until it was renamed" : "", s.name);
+}
+
 static int link_add(struct rtnl *r, const void *want, void *ret_have, struct err *err)
 {
     const struct desired_link *w = want;
@@ -291,10 +348,8 @@ static int link_add(struct rtnl *r, const void *want, void *ret_have, struct err
     mnl_attr_put(m, IFLA_ADDRESS, sizeof(w->mac), w->mac);
     put_vxlan(m, w, true);
     int e = rtnl_talk(r, m, err);
-    if (e == -EEXIST && err && !strcmp(err->text, strerror(EEXIST)))
-        err_set(err, EEXIST,
-                "%s: a device called %s that is not Portolan's is in the way; rename or remove it",
-                strerror(EEXIST), w->name);
+    if (e == -EEXIST && err)
+        name_what_is_in_the_way(r, w, err);
     if (!e)
         e = link_read(r, w->name, &made, err);
     if (e)

@@ -300,7 +300,11 @@ static void a_strangers_device_is_in_the_way(void **state)
           "that is not Portolan's" },
         { "ip link add flannel type vxlan id 4242 remote 192.0.2.7 dstport 4790;"
           "ip link set flannel up",
-          "VNI" },
+          "the device flannel has VNI 4242 and port 4790; remove it" },
+        { "ip link add flannel type vxlan id 4242 remote 192.0.2.7 dstport 4790;"
+          "ip link set flannel alias 'portolan: class/public link 0';"
+          "ip link add other type vxlan id 4242 remote 192.0.2.7 dstport 999",
+          "the device flannel has VNI 4242 and port 4790, and was Portolan's until it was renamed" },
         { "ip link add pl4242 type vxlan id 4242 remote 192.0.2.7 dstport 4790 nolearning;"
           "ip link set pl4242 alias mine",
           "exist" },
@@ -323,7 +327,7 @@ static void a_strangers_device_is_in_the_way(void **state)
         assert_string_equal(witness(), before);
         /* Gone: no audit is asked for, and it works. */
         sync_with(&w, d, false);
-        run("ip link del %s", i == 2 ? "flannel" : "pl4242");
+        run("ip link del %s", i == 2 || i == 3 ? "flannel" : "pl4242");
         sync_with(&w, d, false);
         assert_no_refusals(&w);
         assert_no_difference(&w, d);
