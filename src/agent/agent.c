@@ -20,6 +20,8 @@
 #define RETRY_MAX_MS   30000
 /* Between two looks at destinations that drain, as kube-proxy has it. */
 #define DRAIN_MS 60000
+/* Between two looks at an overlay's sysctls that the kernel tells nobody of. */
+#define SWITCHES_MS 10000
 /* Between two audits: some multiple of what the last one took, so that a busy host does not
  * keep us busy, but never so long that a foreign change stands for a second. */
 #define AUDIT_GAP_MIN_MS 20
@@ -32,7 +34,7 @@ struct agent {
     unsigned needs;    /* enum pass_need of the next pass */
     uint64_t retry_ms;
     uint64_t audit_allowed_at; /* uv_now() ms */
-    uv_timer_t pass_timer, retry_timer, audit_timer, anew_timer, drain_timer;
+    uv_timer_t pass_timer, retry_timer, audit_timer, anew_timer, drain_timer, switches_timer;
     uv_poll_t route_poll, nft_poll;
     uv_signal_t sigterm, sigint, sighup;
     bool synced;
@@ -125,6 +127,12 @@ static void on_pass(uv_timer_t *t)
         request(a, a->needs);
     else if (a->pass.statuses_wait) /* not at once: a source that writes by the loop needs a turn */
         uv_timer_start(&a->pass_timer, on_pass, 1, 0);
+}
+
+/* A pass without news sets what differs, and sends nothing else. */
+static void on_switches(uv_timer_t *t)
+{
+    request(t->data, 0);
 }
 
 static void on_audit(uv_timer_t *t)
@@ -385,6 +393,8 @@ static int start(struct agent *a, const struct agent_options *opt, struct err *e
         return r;
     uint64_t every = (uint64_t)opt->audit_seconds * 1000;
     uv_timer_start(&a->audit_timer, on_audit, every, every);
+    if (opt->plan->loadbalancer && opt->plan->overlay && strcmp(opt->plan->overlay, OVERLAY_VXLAN))
+        uv_timer_start(&a->switches_timer, on_switches, SWITCHES_MS, SWITCHES_MS);
     every = (uint64_t)opt->proxy.config_sync_seconds * 1000;
     if (a->pass.proxy)
         uv_timer_start(&a->anew_timer, on_anew, every, every);
@@ -443,6 +453,7 @@ int agent_run(const struct agent_options *opt, struct err *err)
     init_timer(a, &a->audit_timer);
     init_timer(a, &a->anew_timer);
     init_timer(a, &a->drain_timer);
+    init_timer(a, &a->switches_timer);
     watch_signal(a, &a->sigterm, SIGTERM);
     watch_signal(a, &a->sigint, SIGINT);
     watch_signal(a, &a->sighup, SIGHUP);
