@@ -115,7 +115,8 @@ static void on_pass(uv_timer_t *t)
     if (r == PASS_CLEAN) {
         a->retry_ms = 0;
         uv_timer_stop(&a->retry_timer);
-    } else {
+    } else if (!uv_is_active((uv_handle_t *)&a->retry_timer)) {
+        /* Passes for other reasons do not put it off. */
         a->retry_ms = a->retry_ms ? a->retry_ms * 2 : RETRY_FIRST_MS;
         if (a->retry_ms > RETRY_MAX_MS)
             a->retry_ms = RETRY_MAX_MS;

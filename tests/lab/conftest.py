@@ -31,15 +31,22 @@ def pytest_configure(config):
     for source in SOURCES:
         config.addinivalue_line("markers", f"{source}_only(reason): there is nothing to ask with "
                                            "another LAB_SOURCE")
+    config.addinivalue_line("markers", "overlay_only(mode, reason): there is nothing to ask with "
+                                       "another of lb_world.MODES")
     def interrupt(*_):
         raise KeyboardInterrupt
     signal.signal(signal.SIGTERM, interrupt)
 
 
+def other_overlay(item):
+    marker = item.get_closest_marker("overlay_only")
+    return marker and item.callspec.params["lb_of_module"] != marker.args[0]
+
+
 def pytest_collection_modifyitems(config, items):
     other = [item for item in items
-             if any(item.get_closest_marker(f"{source}_only") for source in SOURCES
-                    if source != SOURCE)]
+             if other_overlay(item) or any(item.get_closest_marker(f"{source}_only")
+                                           for source in SOURCES if source != SOURCE)]
     config.hook.pytest_deselected(items=other)
     items[:] = [item for item in items if item not in other]
     if os.geteuid() != 0:

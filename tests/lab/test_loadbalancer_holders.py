@@ -255,10 +255,9 @@ def test_an_endpoint_of_a_node_without_an_overlay_is_left_out_and_named(lb):
         lb.objects.delete("Node", "stranger")
 
 
+@pytest.mark.overlay_only("weave", reason="the agent itself gives the other overlay its address")
 def test_the_overlays_address_changes_and_answers_follow(lb):
     """What a holder publishes is what the others route to, at once."""
-    if lb.mode.overlay != "weave":
-        pytest.skip("the agent itself gives the other overlay its address")
     svc = lb.service("b1", "c1")
     node = lb.node("a")
     before = lb.annotation(lb.a, OVERLAY)

@@ -142,7 +142,7 @@ HARM = {
     "the-holders-table-flushed": ("b", ip("route flush table 131180")),
     "the-table-deleted-there": ("b", lambda node: node.nft(f"delete table {TABLE}")),
 }
-VXLAN = {
+VXLAN_HARM = {
     "rule-104-deleted": ("a", ip("rule del pref 104 fwmark 0x6b000000/0xff000000")),
     "its-routes-flushed": ("a", ip("route flush table 131072")),
     "the-overlay-deleted": ("a", ip("link del plo")),
@@ -151,11 +151,10 @@ VXLAN = {
     "neighbours-deleted": ("a", each_neighbour),
     "fdb-flushed": ("b", lambda node: node.run("bridge", "fdb", "flush", "dev", "plo")),
 }
-@pytest.mark.parametrize("name", [*HARM, *VXLAN])
+VXLAN = pytest.mark.overlay_only("vxlan", reason="there is no such thing with a bridge")
+@pytest.mark.parametrize("name", [*HARM, *(pytest.param(name, marks=VXLAN) for name in VXLAN_HARM)])
 def test_harm_is_mended_within_a_second(lb, services, name):
-    if name in VXLAN and lb.mode.overlay != "vxlan":
-        pytest.skip("there is no such thing with this overlay")
-    letter, harm = {**HARM, **VXLAN}[name]
+    letter, harm = {**HARM, **VXLAN_HARM}[name]
     node = lb.node(letter)
 
     def state():
@@ -187,11 +186,10 @@ def test_a_strict_rp_filter_of_the_overlay_is_mended_within_a_second(lb, service
     wait_until(lambda: node.sysctl(key) == "2", MENDED, f"{key} to be 2 again")
 
 
+@pytest.mark.overlay_only("weave", reason="a bridge's switches")
 @pytest.mark.parametrize("key", ["net.bridge.bridge-nf-call-iptables",
                                  "net.ipv4.conf.all.send_redirects"])
 def test_a_switch_that_nobody_tells_of_is_set_again_at_the_next_change(lb, services, key):
-    if lb.mode.overlay != "weave":
-        pytest.skip("a bridge's switches")
     node = lb.node("b")
     before = node.sysctl(key)
     node.sysctl(key, 1 - int(before))
@@ -201,10 +199,9 @@ def test_a_switch_that_nobody_tells_of_is_set_again_at_the_next_change(lb, servi
         lb.wait_served("client", proto, HELD, services["b1"].port, "b1")
 
 
+@pytest.mark.overlay_only("weave", reason="a bridge's switches")
 def test_such_switches_are_set_again_within_ten_seconds(lb, services):
     """Though nothing else changes, and without a word when they are right."""
-    if lb.mode.overlay != "weave":
-        pytest.skip("a bridge's switches")
     node, agent = lb.node("b"), lb.lab.agent(lb.b)
     before = {key: node.sysctl(key) for key in (
         "net.bridge.bridge-nf-call-iptables", "net.ipv4.conf.all.send_redirects",
