@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from lab import Lab, topology
+from lab import Lab, core, topology
 
 TOOL = os.path.join(os.path.dirname(topology.DIRECTORY), "lab")
 
@@ -33,6 +33,17 @@ def test_up_status_exec_down(name):
     assert tool("down", "--name", name).returncode == 0
     assert name not in tool("status").stdout
     assert tool("down", "--name", name).returncode == 0
+
+
+def test_one_that_is_half_there_hides_no_other(name):
+    half = os.path.join(core.ROOT, f"{name}half")
+    os.makedirs(half)
+    try:
+        done = tool("status")
+    finally:
+        os.rmdir(half)
+    assert done.returncode == 0, done.stderr
+    assert f"lab '{name}half' is coming up or going down" in done.stdout
 
 
 @pytest.mark.parametrize("arguments, says", [
