@@ -167,6 +167,25 @@ def test_row_49_what_is_others_is_untouched(proxy):
         proxy.host.run("sh", "-c", FOREIGN_GONE)
 
 
+def test_row_48_kube_proxys_device_and_servers_go(proxy):
+    """The device has its name, is a dummy, and not ours; servers elsewhere stay."""
+    assert proxy.agent.stop() == 0
+    proxy.cleanup()
+    proxy.host.run("sh", "-ec", "ip link add kube-ipvs0 type dummy;"
+                   "ip addr add 10.96.0.77/32 dev kube-ipvs0;"
+                   "ipvsadm -A -t 10.96.0.77:80; ipvsadm -A -t 192.0.2.1:7777")
+    try:
+        said = proxy.host.out(proxy.binary, "cleanup", "--kube-proxy", "--state-dir",
+                              proxy.agent.state_dir)
+        assert "- link kube-ipvs0" in said and "! ipvs service tcp 192.0.2.1:7777 stays" in said, said
+        assert set(proxy.kernel().servers) == {("tcp", "192.0.2.1:7777")}
+        assert proxy.kernel().bound is None
+    finally:
+        proxy.host.run("sh", "-c", "ipvsadm -D -t 192.0.2.1:7777; ip link del kube-ipvs0", check=False)
+        proxy.agent.restart()
+    wait_until(lambda: healthy(proxy), 20, "it to be ready")
+
+
 def test_row_49_a_link_of_another_kind_is_others(proxy):
     """It has our device's name, keeps its addresses, is named, and outlives a cleanup."""
     def link():
