@@ -362,7 +362,7 @@ class LinksLab:
     def loop_bird(self, node):
         """Again and again, whenever it ends."""
         self.processes.start(f"bird-{node}", [
-            "/bin/sh", "-c", 'trap "kill $! ; exit" TERM; while :; do "$@" & wait; sleep 0.2; done',
+            "/bin/sh", "-c", 'trap "kill \\$!; exit" TERM; while :; do "$@" & wait; sleep 0.2; done',
             "sh", *self._bird(node)], ns=self.ns(node),
             log=os.path.join(self.state, node, "bird.log"))
 

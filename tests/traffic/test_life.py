@@ -352,6 +352,10 @@ def test_a_file_that_keeps_bird_from_starting_is_replaced(make_lab, binary):
     log = open(os.path.join(lab.state, "k8s-1", "bird.log")).read()
     assert "syntax error" in log
     wait_conditions(lab, binary, ready="3/3", Programmed=("True", "AllNodesReady"))
+    bird = int(open(os.path.join(lab.state, "k8s-1", "bird.pid")).read())
+    os.kill(bird, 0)
+    lab.stop_bird("k8s-1")
+    wait_until(lambda: not os.path.exists(f"/proc/{bird}"), 5, "BIRD to end with its loop")
 
 
 def test_a_bird_that_never_starts_is_told(make_lab, binary):
