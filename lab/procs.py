@@ -22,9 +22,15 @@ def start_time(pid):
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def runs(pid, began):
+    """Whether `pid` is still the process that started at `began`; one that had ended before
+    anybody asked for its start time (None) is not."""
+    return began is not None and start_time(pid) == began
+
+
 def end_pids(pids, timeout=5):
     """SIGTERM, then SIGKILL for those that stay. `pids` maps pid to start time."""
-    alive = {pid: began for pid, began in pids.items() if start_time(pid) == began}
+    alive = {pid: began for pid, began in pids.items() if runs(pid, began)}
     for sig in (signal.SIGTERM, signal.SIGKILL):
         for pid in alive:
             try:
@@ -32,11 +38,11 @@ def end_pids(pids, timeout=5):
             except ProcessLookupError:
                 pass
         try:
-            netns.wait_until(lambda: not any(start_time(p) == b for p, b in alive.items()),
+            netns.wait_until(lambda: not any(runs(p, b) for p, b in alive.items()),
                              timeout, "processes to end")
             return
         except TimeoutError:
-            alive = {p: b for p, b in alive.items() if start_time(p) == b}
+            alive = {p: b for p, b in alive.items() if runs(p, b)}
     raise TimeoutError(f"pids {sorted(alive)} do not end")
 
 
@@ -85,7 +91,7 @@ class Processes:
         if child and child.poll() is not None:
             return None
         record = self._read(label)
-        if record and record["pid"] and start_time(record["pid"]) == record["start"]:
+        if record and record["pid"] and runs(record["pid"], record["start"]):
             return record["pid"]
         return None
 
