@@ -1,8 +1,10 @@
 """The chart says what deploy/ says, takes its values, and never takes a CRD or a PortMap away."""
 
+import itertools
 import shutil
 
 import pytest
+import yaml
 
 from manifests import CHART, DEPLOY, charted, classes_file, documents, kustomized
 from objects import portmap, portmapclass
@@ -75,13 +77,46 @@ def test_the_service_proxy_gets_its_values(api):
 IPVS = ("--set", r"features=portmap\,serviceproxy,serviceProxy.proxyMode=ipvs")
 
 
-def test_ipvs_is_equal_in_chart_and_kustomization(api, tmp_path):
-    tree = shutil.copytree(DEPLOY, tmp_path / "deploy")
+def with_components(api, tree, *names, features="portmap"):
+    """deploy/ copied to `tree` and built with these components."""
+    shutil.copytree(DEPLOY, tree)
+    daemonset = tree / "daemonset.yaml"
+    daemonset.write_text(daemonset.read_text().replace("features=portmap", f"features={features}"))
     with open(tree / "kustomization.yaml", "a") as file:
-        file.write("components: [ipvs]\n")
+        file.write(f"components: [{', '.join(names)}]\n")
     made = documents(api.kubectl("kustomize", tree).stdout)
     del made["Namespace", "portolan-system"]
-    assert charted(api, *IPVS) == made
+    return made
+
+
+def test_ipvs_is_equal_in_chart_and_kustomization(api, tmp_path):
+    assert charted(api, *IPVS) == with_components(api, tmp_path / "deploy", "ipvs")
+
+
+COMPONENTS = {"bird": "trafficclass", "ipvs": "serviceproxy"}  # and the feature of each
+
+
+def test_every_component_is_tried_with_the_others():
+    assert set(COMPONENTS) == {file.parent.name for file in DEPLOY.glob("*/kustomization.yaml")
+                               if "kind: Component" in file.read_text()}
+
+
+@pytest.mark.parametrize("names", [order for n in range(len(COMPONENTS) + 1)
+                                   for order in itertools.permutations(COMPONENTS, n)],
+                         ids=lambda names: "+".join(names) or "none")
+def test_components_go_together(crds, namespace, tmp_path, names):
+    """Each brings its feature and what it says alone; the API server takes it."""
+    made = with_components(crds, tmp_path / "deploy", *names, features="portmap,loadbalancer")
+    args = set(agent(made)["args"])
+    assert f"--features={','.join(['portmap', 'loadbalancer', *map(COMPONENTS.get, names)])}" in args
+    for name in names:
+        alone = agent(with_components(crds, tmp_path / name, name))["args"]
+        assert {a for a in alone if not a.startswith("--features")} <= args
+    for document in made.values():
+        if "namespace" in document["metadata"]:
+            document["metadata"]["namespace"] = namespace
+    crds.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-",
+                 stdin=yaml.safe_dump_all(made.values()))
 
 
 def test_ipvs_gets_its_values(api):
@@ -139,11 +174,7 @@ def test_the_load_balancer_gets_its_values(api):
 
 
 def test_bird_beside_the_agent_is_equal_in_chart_and_kustomization(api, tmp_path):
-    tree = shutil.copytree(DEPLOY, tmp_path / "deploy")
-    with open(tree / "kustomization.yaml", "a") as file:
-        file.write("components: [bird]\n")
-    made = documents(api.kubectl("kustomize", tree).stdout)
-    del made["Namespace", "portolan-system"]
+    made = with_components(api, tmp_path / "deploy", "bird")
     bird = made["DaemonSet", "portolan"]["spec"]["template"]["spec"]["containers"][1]
     assert charted(api, "--set", r"features=portmap\,trafficclass", "--set",
                    f"trafficClass.birdImage={bird['image']}") == made
