@@ -2,72 +2,18 @@
  * that lead there. The witnesses are ip, bridge, and packets. */
 #include "test.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/rtnetlink.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "fake_port.h"
-#include "kernel/rtnl.h"
 #include "model/names.h"
 #include "netns.h"
-#include "want.h"
-
-struct world {
-    struct nl_port *port; /* a fake one before the real one */
-    struct rtnl *rtnl;
-    struct report report;
-    int ns;
-};
-
-static struct world world_new(void)
-{
-    struct world w = { .ns = netns_new() };
-    struct err err;
-    run("ip link add u0 type veth peer name u1; ip link set u0 up; ip link set u1 up;"
-        "ip addr add 192.0.2.1/24 dev u0");
-    assert_int_equal(nl_open(NETLINK_ROUTE, NULL, &w.port, &err), 0);
-    w.port = fake_port_new(w.port);
-    w.rtnl = rtnl_new(w.port);
-    return w;
-}
-
-static void world_done(struct world *w)
-{
-    rtnl_free(w->rtnl);
-    nl_close(w->port);
-    report_done(&w->report);
-    close(w->ns);
-}
-
-static size_t sync_with(struct world *w, const struct desired *d, bool audit)
-{
-    struct err err = { 0 };
-    report_reset(&w->report);
-    if (rtnl_add(w->rtnl, d, audit, &w->report, &err))
-        fail_msg("%s", err.text);
-    rtnl_remove(w->rtnl, d, &w->report);
-    for (size_t i = 0; i < w->report.refusals.n; i++)
-        fail_msg("%s: %s", w->report.refusals.v[i].object, w->report.refusals.v[i].text);
-    return w->report.adds + w->report.changes + w->report.deletes;
-}
-
-static const char *difference(struct world *w, const struct desired *d)
-{
-    static char text[4096];
-    struct buf out = { 0 };
-    struct err err = { 0 };
-    if (rtnl_diff(w->rtnl, d, &out, &err))
-        fail_msg("%s", err.text);
-    snprintf(text, sizeof(text), "%s", buf_str(&out));
-    buf_done(&out);
-    return text;
-}
+#include "rtnl_world.h"
 
 static void put_rules(struct want *w)
 {
@@ -117,9 +63,9 @@ static void put_rules(struct want *w)
 }
 
 /* Node 1 of three, where 2 is a holder. */
-static const struct desired *usual(struct want *w)
+static const struct desired *usual(struct world *world)
 {
-    *w = (struct want){ 0 };
+    struct want *w = &world->want;
     want_overlay(w, 1, ip_v4(192, 0, 2, 1));
     want_peer(w, 2, ip_v4(192, 0, 2, 2));
     want_peer(w, 3, ip_v4(192, 0, 2, 3));
@@ -130,18 +76,16 @@ static const struct desired *usual(struct want *w)
 static void a_second_sync_does_nothing(void **state)
 {
     (void)state;
-    struct world w = world_new();
-    struct want want;
-    const struct desired *d = usual(&want);
-    assert_int_equal(sync_with(&w, d, false), 1 + 1 + 2 + 1 + 4);
+    struct world w = world_new(UNDERLAY);
+    const struct desired *d = usual(&w);
+    assert_int_equal(sync_fully(&w, d, false), 1 + 1 + 2 + 1 + 4);
     fake_forget_sent(w.port);
-    assert_int_equal(sync_with(&w, d, false), 0);
+    assert_int_equal(sync_fully(&w, d, false), 0);
     assert_int_equal(fake_sent(w.port, 0), 0);
-    assert_int_equal(sync_with(&w, d, true), 0);
-    rtnl_free(w.rtnl);
-    w.rtnl = rtnl_new(w.port);
-    assert_int_equal(sync_with(&w, d, false), 0);
-    assert_string_equal(difference(&w, d), "");
+    assert_int_equal(sync_fully(&w, d, true), 0);
+    restart(&w);
+    assert_int_equal(sync_fully(&w, d, false), 0);
+    assert_no_difference(&w, d);
     assert_string_equal(output("ip neigh show dev plo nud permanent | sort"),
                         "169.254.96.2 lladdr 02:6b:a9:fe:60:02 PERMANENT \n"
                         "169.254.96.3 lladdr 02:6b:a9:fe:60:03 PERMANENT \n");
@@ -160,7 +104,6 @@ static void a_second_sync_does_nothing(void **state)
                "nolearning\\|udpcsum noudp6\\|addrgenmode none\\|alias .*'"),
         "mtu 1400\nvxlan id 7012352 local 192.0.2.1 srcport 0 0 dstport 4790 "
         "nolearning\nudpcsum noudp6\naddrgenmode none\nalias portolan: overlay\n");
-    want_done(&want);
     world_done(&w);
 }
 
@@ -197,19 +140,18 @@ static void what_others_delete_or_edit_is_mended(void **state)
         "ip rule add prio 104 blackhole proto 107",
         "ip rule add prio 105 nop fwmark 3 proto 107",
     };
-    struct world w = world_new();
-    struct want want;
-    const struct desired *d = usual(&want);
-    sync_with(&w, d, false);
+    struct world w = world_new(UNDERLAY);
+    const struct desired *d = usual(&w);
+    sync_fully(&w, d, false);
     char *before = strdup(output("ip neigh show dev plo nud permanent; bridge fdb show dev plo;"
                                  "ip rule; ip route show table 131272"));
     for (size_t i = 0; i < sizeof(harms) / sizeof(harms[0]); i++) {
         run("%s", harms[i]);
-        if (!sync_with(&w, d, true))
+        if (!sync_fully(&w, d, true))
             fail_msg("nothing mended after: %s", harms[i]);
         /* What was orphaned by the first may be seen by the second. */
-        sync_with(&w, d, true);
-        if (sync_with(&w, d, true))
+        sync_fully(&w, d, true);
+        if (sync_fully(&w, d, true))
             fail_msg("not mended: %s", harms[i]);
         const char *after = output("ip neigh show dev plo nud permanent | sort;"
                                    "bridge fdb show dev plo | sort; ip rule;"
@@ -220,16 +162,15 @@ static void what_others_delete_or_edit_is_mended(void **state)
         before = strdup(after);
     }
     free(before);
-    want_done(&want);
     world_done(&w);
 }
 
 static void peers_come_move_and_go(void **state)
 {
     (void)state;
-    struct world w = world_new();
-    struct want a, b = { 0 };
-    sync_with(&w, usual(&a), false);
+    struct world w = world_new(UNDERLAY);
+    struct want b = { 0 };
+    sync_fully(&w, usual(&w), false);
     want_overlay(&b, 1, ip_v4(192, 0, 2, 1));
     want_peer(&b, 3, ip_v4(192, 0, 2, 33));
     want_peer(&b, 4, ip_v4(192, 0, 2, 4));
@@ -240,22 +181,21 @@ static void peers_come_move_and_go(void **state)
     assert_non_null(strstr(difference(&w, &b.d),
                            "+ neighbour 169.254.96.4 lladdr 02:6b:a9:fe:60:04 dev plo at "
                            "192.0.2.4\n"));
-    sync_with(&w, &b.d, false);
+    sync_fully(&w, &b.d, false);
     assert_int_equal(w.report.changes, 1);
-    assert_string_equal(difference(&w, &b.d), "");
+    assert_no_difference(&w, &b.d);
     assert_string_equal(output("bridge fdb show dev plo | sort"),
                         "02:6b:a9:fe:60:03 dst 192.0.2.33 self permanent\n"
                         "02:6b:a9:fe:60:04 dst 192.0.2.4 self permanent\n");
     /* One address for two neighbours: the entry stays as long as one of them does. */
     memcpy(b.neighs.v[1].mac, b.neighs.v[0].mac, 6);
     b.neighs.v[1].outer = b.neighs.v[0].outer;
-    sync_with(&w, &b.d, false);
+    sync_fully(&w, &b.d, false);
     b.d.n_neighs = 1;
-    sync_with(&w, &b.d, false);
+    sync_fully(&w, &b.d, false);
     assert_string_equal(output("bridge fdb show dev plo | sort"),
                         "02:6b:a9:fe:60:03 dst 192.0.2.33 self permanent\n");
-    assert_string_equal(difference(&w, &b.d), "");
-    want_done(&a);
+    assert_no_difference(&w, &b.d);
     want_done(&b);
     world_done(&w);
 }
@@ -263,7 +203,7 @@ static void peers_come_move_and_go(void **state)
 static void cleanup_leaves_strangers_as_they_were(void **state)
 {
     (void)state;
-    struct world w = world_new();
+    struct world w = world_new(UNDERLAY);
     run("ip link add vx type vxlan id 9 dstport 999 local 192.0.2.1; ip link set vx up;"
         "ip neigh add 169.254.96.2 lladdr 02:6b:a9:fe:60:02 dev vx nud permanent;"
         "bridge fdb add 02:6b:a9:fe:60:02 dev vx dst 192.0.2.2;"
@@ -273,9 +213,8 @@ static void cleanup_leaves_strangers_as_they_were(void **state)
                                    "ip route show table all";
     assert_true(within_ms(3000, !strstr(output("ip addr"), "tentative")));
     char *before = strdup(output("%s", all));
-    struct want want;
-    const struct desired *d = usual(&want);
-    sync_with(&w, d, false);
+    const struct desired *d = usual(&w);
+    sync_fully(&w, d, false);
     assert_string_not_equal(output("%s", all), before);
     struct buf out = { 0 };
     struct err err = { 0 };
@@ -284,12 +223,11 @@ static void cleanup_leaves_strangers_as_they_were(void **state)
                                           "dstport 4790 mtu 1400"));
     assert_non_null(strstr(buf_str(&out), "- rule 103: fwmark 0xc8000000/0xff000000 iif lo to "
                                           "192.0.2.2/32 lookup 254\n"));
-    assert_int_equal(sync_with(&w, d, true), 0);
+    assert_int_equal(sync_fully(&w, d, true), 0);
     assert_int_equal(rtnl_cleanup(w.rtnl, false, &out, &err), 0);
     assert_string_equal(output("%s", all), before);
     buf_done(&out);
     free(before);
-    want_done(&want);
     world_done(&w);
 }
 
@@ -297,9 +235,8 @@ static void a_refusal_stops_nothing_else(void **state)
 {
     (void)state;
     static const uint16_t types[] = { RTM_NEWNEIGH, RTM_GETNEIGH };
-    struct world w = world_new();
-    struct want want;
-    const struct desired *d = usual(&want);
+    struct world w = world_new(UNDERLAY);
+    const struct desired *d = usual(&w);
     struct err err = { 0 };
     fake_refuse_type(w.port, types[0], 0, 1, EBUSY, "Try later");
     report_reset(&w.report);
@@ -308,62 +245,43 @@ static void a_refusal_stops_nothing_else(void **state)
     assert_string_equal(w.report.refusals.v[0].owner, "node");
     assert_string_equal(w.report.refusals.v[0].object,
                         "neighbour 169.254.96.2 lladdr 02:6b:a9:fe:60:02 dev plo at 192.0.2.2");
-    assert_int_equal(sync_with(&w, d, false), 1);
-    assert_string_equal(difference(&w, d), "");
+    assert_int_equal(sync_fully(&w, d, false), 1);
+    assert_no_difference(&w, d);
     fake_refuse_type(w.port, types[1], 0, 1, EPERM, "");
     assert_int_equal(rtnl_add(w.rtnl, d, true, &w.report, &err), -EPERM);
-    sync_with(&w, d, false);
-    want_done(&want);
+    sync_fully(&w, d, false);
     world_done(&w);
-}
-
-/* A datagram from `from`, in its namespace, reaches port 5000 of `to` in another. */
-static bool reaches(int from_ns, int to_ns, struct ip to)
-{
-    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(5000) };
-    char text[8];
-    memcpy(&addr.sin_addr, to.bytes, 4);
-    netns_enter(to_ns);
-    int in = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    assert_int_equal(bind(in, (struct sockaddr *)&addr, sizeof(addr)), 0);
-    netns_enter(from_ns);
-    int out = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool ok = sendto(out, "ping", 4, 0, (struct sockaddr *)&addr, sizeof(addr)) == 4 &&
-              within_ms(3000, recv(in, text, sizeof(text), 0) == 4);
-    close(in);
-    close(out);
-    return ok;
 }
 
 static void three_nodes_reach_each_other(void **state)
 {
     (void)state;
     struct world w[3];
-    struct want want[3] = { 0 };
     int middle = netns_new();
     run("ip link add br0 type bridge; ip link set br0 up");
     for (unsigned i = 0; i < 3; i++) {
-        w[i] = world_new();
+        w[i] = world_new(UNDERLAY);
         run("ip link del u0; ip link add u0 type veth peer name u1; ip link set u0 up;"
             "ip addr add 192.0.2.%u/24 dev u0; ip link set u1 netns /proc/%d/fd/%d",
             i + 1, getpid(), middle);
         netns_enter(middle);
         run("ip link set u1 name p%u; ip link set p%u master br0 up", i, i);
         netns_enter(w[i].ns);
-        want_overlay(&want[i], (uint8_t)(i + 1), ip_v4(192, 0, 2, (uint8_t)(i + 1)));
+        want_overlay(&w[i].want, (uint8_t)(i + 1), ip_v4(192, 0, 2, (uint8_t)(i + 1)));
         for (uint8_t j = 1; j <= 3; j++)
             if (j != i + 1)
-                want_peer(&want[i], j, ip_v4(192, 0, 2, j));
-        sync_with(&w[i], want_finish(&want[i]), false);
+                want_peer(&w[i].want, j, ip_v4(192, 0, 2, j));
+        sync_fully(&w[i], want_finish(&w[i].want), false);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        const struct ip from = ip_v4(169, 254, 96, (uint8_t)(i + 1));
+        for (unsigned j = 0; j < 3; j++) {
+            const struct ip to = ip_v4(169, 254, 96, (uint8_t)(j + 1));
+            assert_true(i == j || echo(w[i].ns, &from, w[j].ns, &to));
+        }
     }
     for (unsigned i = 0; i < 3; i++)
-        for (unsigned j = 0; j < 3; j++)
-            if (i != j)
-                assert_true(reaches(w[i].ns, w[j].ns, ip_v4(169, 254, 96, (uint8_t)(j + 1))));
-    for (unsigned i = 0; i < 3; i++) {
-        want_done(&want[i]);
         world_done(&w[i]);
-    }
     close(middle);
 }
 

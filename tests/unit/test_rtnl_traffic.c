@@ -1,48 +1,19 @@
 /* Rules and routes of traffic classes in a real kernel: tables of their own, links of others. */
 #include "test.h"
 
-#include <linux/rtnetlink.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "kernel/rtnl.h"
-#include "model/names.h"
 #include "netns.h"
-#include "want.h"
+#include "rtnl_world.h"
 
-struct world {
-    struct nl_port *port;
-    struct rtnl *rtnl;
-    struct report report;
-    struct want want;
-    int ns;
-};
-
-static struct world world_new(void)
-{
-    struct world w = { .ns = netns_new() };
-    struct err err;
-    run("ip link add ingress0 type veth peer name i1; ip link add pod0 type veth peer name p1;"
-        "for l in ingress0 i1 pod0 p1; do ip link set $l up; done;"
-        "ip addr add 10.47.0.1/24 dev ingress0; ip addr add fd00:47::1/64 dev ingress0 nodad;"
-        "ip addr add 10.48.0.1/24 dev pod0; ip addr add fd00:48::1/64 dev pod0 nodad");
-    assert_int_equal(nl_open(NETLINK_ROUTE, NULL, &w.port, &err), 0);
-    w.rtnl = rtnl_new(w.port);
-    return w;
-}
-
-static void world_done(struct world *w)
-{
-    rtnl_free(w->rtnl);
-    nl_close(w->port);
-    report_done(&w->report);
-    want_done(&w->want);
-    close(w->ns);
-}
+#define LINKS                                                                               \
+    "ip link add ingress0 type veth peer name i1; ip link add pod0 type veth peer name p1;" \
+    "for l in ingress0 i1 pod0 p1; do ip link set $l up; done;"                             \
+    "ip addr add 10.47.0.1/24 dev ingress0; ip addr add fd00:47::1/64 dev ingress0 nodad;"  \
+    "ip addr add 10.48.0.1/24 dev pod0; ip addr add fd00:48::1/64 dev pod0 nodad"
 
 static struct ip_prefix prefix(const char *text)
 {
@@ -97,22 +68,6 @@ static const struct desired *hybrid(struct world *w)
     return want_finish(&w->want);
 }
 
-static size_t sync_with(struct world *w, const struct desired *d, bool audit)
-{
-    struct err err = { 0 };
-    report_reset(&w->report);
-    if (rtnl_add(w->rtnl, d, audit, &w->report, &err))
-        fail_msg("%s", err.text);
-    rtnl_remove(w->rtnl, d, &w->report);
-    return w->report.adds + w->report.changes + w->report.deletes;
-}
-
-static void assert_no_refusals(const struct world *w)
-{
-    for (size_t i = 0; i < w->report.refusals.n; i++)
-        fail_msg("%s: %s", w->report.refusals.v[i].object, w->report.refusals.v[i].text);
-}
-
 static const char *routes(const char *family)
 {
     return output("ip %s route show table 47 | sed 's/ *$//' | sort", family);
@@ -128,9 +83,8 @@ static const char *everything(void)
 static void the_kernel_has_what_is_wanted(void **state)
 {
     (void)state;
-    struct world w = world_new();
-    assert_int_equal(sync_with(&w, hybrid(&w), false), 10);
-    assert_no_refusals(&w);
+    struct world w = world_new(LINKS);
+    assert_int_equal(sync_fully(&w, hybrid(&w), false), 10);
     assert_string_equal(routes("-4"), "default via 10.47.0.254 dev ingress0 proto 107\n"
                                       "throw 10.244.0.0/16 proto 107 metric 8192\n"
                                       "unreachable 10.96.0.0/16 proto 107 metric 8192\n");
@@ -151,11 +105,10 @@ static void the_kernel_has_what_is_wanted(void **state)
 static void a_restart_adopts_all(void **state)
 {
     (void)state;
-    struct world w = world_new();
+    struct world w = world_new(LINKS);
     sync_with(&w, hybrid(&w), false);
     char *before = strdup(everything());
-    rtnl_free(w.rtnl);
-    w.rtnl = rtnl_new(w.port);
+    restart(&w);
     assert_int_equal(sync_with(&w, hybrid(&w), false), 0);
     assert_string_equal(everything(), before);
     free(before);
@@ -166,7 +119,7 @@ static void what_is_not_ours_stays(void **state)
 {
     (void)state;
     static const struct desired nothing;
-    struct world w = world_new();
+    struct world w = world_new(LINKS);
     char *empty = strdup(everything());
     sync_with(&w, hybrid(&w), false);
     run("ip rule add pref 1001 from 10.244.0.0/16 lookup 47;"
@@ -177,8 +130,7 @@ static void what_is_not_ours_stays(void **state)
         "ip -6 route add fd00:244::/32 via fd00:48::2 table 47 proto bird metric 32;"
         "ip -6 route add throw fd00:244::/32 table 47 proto 98 metric 8193");
     assert_int_equal(sync_with(&w, hybrid(&w), true), 0);
-    assert_int_equal(sync_with(&w, &nothing, true), 10);
-    assert_no_refusals(&w);
+    assert_int_equal(sync_fully(&w, &nothing, true), 10);
     assert_string_equal(routes("-4"),
                         "10.244.0.0/16 via 10.48.0.9 dev pod0 proto bird metric 32\n"
                         "10.244.2.0/24 via 10.48.0.2 dev pod0 proto bird metric 32\n");
@@ -197,7 +149,7 @@ static void what_is_not_ours_stays(void **state)
 static void what_somebody_takes_away_comes_back(void **state)
 {
     (void)state;
-    struct world w = world_new();
+    struct world w = world_new(LINKS);
     const struct desired *d = hybrid(&w);
     sync_with(&w, d, false);
     char *before = strdup(everything());
@@ -205,8 +157,7 @@ static void what_somebody_takes_away_comes_back(void **state)
         "ip addr replace fd00:47::1/64 dev ingress0 nodad;"
         "ip rule del pref 1001; ip route del throw 10.244.0.0/16 table 47 metric 8192");
     assert_string_equal(output("ip -4 route show table 47 default"), "");
-    sync_with(&w, d, true);
-    assert_no_refusals(&w);
+    sync_fully(&w, d, true);
     assert_true(within_ms(5000, (sync_with(&w, d, true), !strcmp(everything(), before))));
     free(before);
     world_done(&w);
@@ -215,7 +166,7 @@ static void what_somebody_takes_away_comes_back(void **state)
 static void a_route_waits_for_its_link(void **state)
 {
     (void)state;
-    struct world w = world_new();
+    struct world w = world_new(LINKS);
     run("ip link set ingress0 name elsewhere 2>&1 || "
         "{ ip link set ingress0 down; ip link set ingress0 name elsewhere; }");
     const struct desired *d = hybrid(&w);
@@ -234,7 +185,7 @@ static void a_route_waits_for_its_link(void **state)
 static void another_gateway_takes_the_place_of_the_old(void **state)
 {
     (void)state;
-    struct world w = world_new();
+    struct world w = world_new(LINKS);
     sync_with(&w, hybrid(&w), false);
     hybrid(&w);
     for (size_t i = 0; i < w.want.routes.n; i++)
@@ -252,20 +203,18 @@ static void what_a_class_left_to_stay_is_not_touched(void **state)
     static const struct desired_keep kept[] = { { "pods", IP_V4, 1001, 47 },
                                                 { "local", IP_V6, 990, 254 } };
     const struct desired gone = { .kept = kept, .n_kept = 2 };
-    struct world w = world_new();
+    struct world w = world_new(LINKS);
     struct buf out = { 0 };
     sync_with(&w, hybrid(&w), false);
     char *table = strdup(output("ip -4 route show table 47; ip -6 route show table 47"));
     for (int restarts = 0; restarts < 2; restarts++) {
-        assert_int_equal(sync_with(&w, &gone, true), restarts ? 0 : 2);
-        assert_no_refusals(&w);
+        assert_int_equal(sync_fully(&w, &gone, true), restarts ? 0 : 2);
         assert_string_equal(
             output("(ip -4 rule; ip -6 rule) | grep 'proto 107' | tr '\t' ' ' | sed 's/ *$//'"),
             "1001: from 10.244.0.0/16 lookup 47 proto 107\n"
             "990: from all to fd00::/8 lookup main proto 107\n");
         assert_string_equal(output("ip -4 route show table 47; ip -6 route show table 47"), table);
-        rtnl_free(w.rtnl);
-        w.rtnl = rtnl_new(w.port);
+        restart(&w);
     }
     assert_int_equal(rtnl_diff(w.rtnl, &gone, &out, NULL), 0);
     assert_int_equal(out.n, 0);
@@ -283,7 +232,7 @@ static void rules_to_a_table_that_is_held_stay_as_they_are(void **state)
 {
     (void)state;
     static const uint32_t held[] = { 47 };
-    struct world w = world_new();
+    struct world w = world_new(LINKS);
     struct desired d = *hybrid(&w), less;
     d.held = held;
     d.n_held = 1;
@@ -312,9 +261,8 @@ static void a_rule_that_leads_on_to_another_leads_to_no_table(void **state)
         { "loadbalancer", .family = IP_V4, .priority = 47, .action = RULE_NOP },
     };
     const struct desired d = { .rules = rules, .n_rules = 2, .held = held, .n_held = 1 };
-    struct world w = world_new();
-    assert_int_equal(sync_with(&w, &d, false), 2);
-    assert_no_refusals(&w);
+    struct world w = world_new(LINKS);
+    assert_int_equal(sync_fully(&w, &d, false), 2);
     assert_string_equal(output("ip -4 rule | grep -c '^46:.*goto 47'"), "1\n");
     world_done(&w);
 }
@@ -322,7 +270,7 @@ static void a_rule_that_leads_on_to_another_leads_to_no_table(void **state)
 static void a_difference_is_told_in_words(void **state)
 {
     (void)state;
-    struct world w = world_new();
+    struct world w = world_new(LINKS);
     struct buf out = { 0 };
     assert_int_equal(rtnl_diff(w.rtnl, hybrid(&w), &out, NULL), 0);
     static const char *const lines[] = {
