@@ -4,10 +4,8 @@
 
 #include <string.h>
 
-#include "codec_help.h"
 #include "plan/ipvs_rules.h"
-#include "plan/plan.h"
-#include "store/store.h"
+#include "services_bench.h"
 
 static struct ip ip(const char *text)
 {
@@ -146,75 +144,9 @@ static const struct plan_options options = { .serviceproxy = true,
                                              .proxy_mode = PROXY_IPVS,
                                              .ipvs = { .weight = 1 } };
 
-struct bench {
-    struct store *store;
-    struct planner *planner;
-    struct host host;
-    struct host_iface iface;
-    struct host_address addresses[2];
-    const struct plan *plan;
-};
-
-static const struct plan *plan(struct bench *b, bool host_changed)
-{
-    struct snapshot snap = { .node = "n", .host = &b->host, .host_changed = host_changed };
-    store_snapshot(b->store, &snap);
-    b->plan = plan_build(b->planner, &snap);
-    store_commit(b->store);
-    return b->plan;
-}
-
-static const struct plan *put(struct bench *b, const char *yaml)
-{
-    struct decoded d = decode(yaml, strlen(yaml), CODEC_YAML);
-    if (d.errors.n)
-        fail_msg("%s", d.errors.v[0]);
-    for (size_t i = 0; i < d.objects.n; i++)
-        store_upsert(b->store, d.objects.v[i]);
-    d.objects.n = 0;
-    decoded_done(&d);
-    return plan(b, false);
-}
-
-#define NODE(name, address)                                    \
-    "apiVersion: v1\nkind: Node\nmetadata: {name: " name "}\n" \
-    "status: {addresses: [{type: InternalIP, address: " address "}]}\n---\n"
-#define SERVICE(name, second, spec)                                            \
-    "apiVersion: v1\nkind: Service\nmetadata: {name: " name ", namespace: a, " \
-    "creationTimestamp: '2026-01-01T00:00:0" second "Z'}\nspec: {" spec "}\n---\n"
-#define SLICE(service, address, node)                                           \
-    "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n" \
-    "metadata: {name: " service "-1, namespace: a, labels: "                    \
-    "{kubernetes.io/service-name: " service "}}\nports: [{port: 8080}]\n"       \
-    "endpoints: [{addresses: [" address "], nodeName: " node "}]\n---\n"
 #define EXTERNAL(policy)                                                             \
     "clusterIP: 10.96.0.1, externalIPs: [192.0.2.7], externalTrafficPolicy: " policy \
     ", ports: [{port: 80}]"
-
-static void begin(struct bench *b)
-{
-    memset(b, 0, sizeof(*b));
-    b->addresses[0].ip = ip("10.0.0.1");
-    b->addresses[1].ip = ip("192.0.2.7");
-    b->iface = (struct host_iface){ "eth0", 1500, true, .addresses = b->addresses };
-    b->iface.n_addresses = 1;
-    b->host = (struct host){ .ifaces = &b->iface,
-                             .n_ifaces = 1,
-                             .forwarding4 = true,
-                             .forwarding6 = true,
-                             .ipv6 = true,
-                             .forwarding4_error = "",
-                             .forwarding6_error = "" };
-    b->store = store_new();
-    b->planner = planner_new(&options);
-    put(b, NODE("n", "10.0.0.1"));
-}
-
-static void end(struct bench *b)
-{
-    planner_free(b->planner);
-    store_free(b->store);
-}
 
 static const struct ipvs_group *group_of(const struct plan *p, const char *owner)
 {
@@ -239,8 +171,8 @@ static void without_nftables_features_there_is_no_element_of_it(void **state)
 {
     (void)state;
     struct bench b;
-    begin(&b);
-    put(&b, SERVICE("web", "1", EXTERNAL("Cluster")) SLICE("web", "10.1.0.1", "n"));
+    begin(&b, &options);
+    put(&b, SERVICE("web", "1", EXTERNAL("Cluster")) SLICE("web", "10.1.0.1", "n", ""));
     assert_int_equal(b.plan->desired.n_groups, 0);
     assert_int_equal(b.plan->desired.n_ipvs, 1);
     assert_non_null(b.plan->desired.ipvs_node);
@@ -255,18 +187,18 @@ static void only_what_changed_is_made_anew(void **state)
 {
     (void)state;
     struct bench b;
-    begin(&b);
+    begin(&b, &options);
     put(&b, SERVICE("one", "1", "ports: [{port: 80}], clusterIP: 10.96.0.2")
-                SLICE("one", "10.1.0.1", "n") SERVICE("web", "1", EXTERNAL("Cluster"))
-                    SLICE("web", "10.1.0.2", "n"));
+                SLICE("one", "10.1.0.1", "n", "") SERVICE("web", "1", EXTERNAL("Cluster"))
+                    SLICE("web", "10.1.0.2", "n", ""));
     const struct ipvs_group *one = group_of(b.plan, "service/a/one"),
                             *web = group_of(b.plan, "service/a/web");
-    put(&b, SLICE("web", "10.1.0.9", "n"));
+    put(&b, SLICE("web", "10.1.0.9", "n", ""));
     assert_ptr_equal(group_of(b.plan, "service/a/one"), one);
     assert_ptr_not_equal(group_of(b.plan, "service/a/web"), web);
     assert_true(HAS(b, "service/a/web", "TCP 10.96.0.1:80 -> 10.1.0.9:8080 weight 1"));
     web = group_of(b.plan, "service/a/web");
-    put(&b, NODE("m", "10.0.0.2")
+    put(&b, NODE("m", "10.0.0.2", "")
                 SERVICE("web", "1", "internalTrafficPolicy: Local, " EXTERNAL("Cluster")));
     assert_ptr_equal(group_of(b.plan, "service/a/one"), one);
     assert_ptr_equal(group_of(b.plan, "service/a/web"), web);
@@ -277,8 +209,8 @@ static void another_policy_moves_entries(void **state)
 {
     (void)state;
     struct bench b;
-    begin(&b);
-    put(&b, SERVICE("web", "1", EXTERNAL("Cluster")) SLICE("web", "10.1.0.1", "m"));
+    begin(&b, &options);
+    put(&b, SERVICE("web", "1", EXTERNAL("Cluster")) SLICE("web", "10.1.0.1", "m", ""));
     assert_true(HAS(b, "service/a/web", "KUBE-EXTERNAL-IP 192.0.2.7,tcp:80"));
     assert_false(HAS(b, "service/a/web", "KUBE-EXTERNAL-IP-LOCAL 192.0.2.7,tcp:80"));
     put(&b, SERVICE("web", "1", EXTERNAL("Local")));
@@ -286,7 +218,7 @@ static void another_policy_moves_entries(void **state)
     assert_true(HAS(b, "service/a/web", "KUBE-EXTERNAL-IP-LOCAL 192.0.2.7,tcp:80"));
     assert_true(HAS(b, "service/a/web", "KUBE-DROP-OUTSIDE 192.0.2.7,tcp:80"));
     assert_true(HAS(b, "service/a/web", "TCP 192.0.2.7:80 -> 10.1.0.1:8080 weight 1"));
-    put(&b, SLICE("web", "10.1.0.2", "n"));
+    put(&b, SLICE("web", "10.1.0.2", "n", ""));
     assert_false(HAS(b, "service/a/web", "KUBE-DROP-OUTSIDE 192.0.2.7,tcp:80"));
     put(&b, SERVICE("web", "1", EXTERNAL("Cluster")));
     assert_false(HAS(b, "service/a/web", "KUBE-EXTERNAL-IP-LOCAL 192.0.2.7,tcp:80"));
@@ -297,8 +229,8 @@ static void a_machines_address_is_bound_nowhere_as_long_as_it_is_one(void **stat
 {
     (void)state;
     struct bench b;
-    begin(&b);
-    put(&b, SERVICE("web", "1", EXTERNAL("Cluster")) SLICE("web", "10.1.0.1", "n"));
+    begin(&b, &options);
+    put(&b, SERVICE("web", "1", EXTERNAL("Cluster")) SLICE("web", "10.1.0.1", "n", ""));
     assert_true(HAS(b, "service/a/web", "kube-ipvs0 192.0.2.7"));
     b.iface.n_addresses = 2; /* an interface of this node gets it */
     plan(&b, true);
@@ -307,11 +239,10 @@ static void a_machines_address_is_bound_nowhere_as_long_as_it_is_one(void **stat
     b.iface.n_addresses = 1;
     plan(&b, true);
     assert_true(HAS(b, "service/a/web", "kube-ipvs0 192.0.2.7"));
-    put(&b, NODE("m", "192.0.2.7")); /* another node */
+    put(&b, NODE("m", "192.0.2.7", "")); /* another node */
     assert_false(HAS(b, "service/a/web", "kube-ipvs0 192.0.2.7"));
     assert_false(HAS(b, "service/a/web", "KUBE-IPVS-IPS 192.0.2.7"));
-    assert_true(store_remove(b.store, KIND_NODE, "", "m"));
-    plan(&b, false);
+    take_away(&b, KIND_NODE, "m");
     assert_true(HAS(b, "service/a/web", "kube-ipvs0 192.0.2.7"));
     end(&b);
 }
@@ -320,7 +251,7 @@ static void the_next_oldest_takes_over(void **state)
 {
     (void)state;
     struct bench b;
-    begin(&b);
+    begin(&b, &options);
     put(&b,
         SERVICE("new", "2", "ports: [{port: 80}], externalIPs: [192.0.2.7], clusterIP: 10.96.0.2")
             SERVICE("old", "1", EXTERNAL("Cluster")));
@@ -328,8 +259,7 @@ static void the_next_oldest_takes_over(void **state)
     assert_false(HAS(b, "service/a/new", "TCP 192.0.2.7:80 rr"));
     assert_false(HAS(b, "service/a/new", "kube-ipvs0 192.0.2.7"));
     assert_int_equal(b.plan->problems.n, 1);
-    assert_true(store_remove(b.store, KIND_SERVICE, "a", "old"));
-    plan(&b, false);
+    take_away(&b, KIND_SERVICE, "old");
     assert_null(group_of(b.plan, "service/a/old"));
     assert_true(HAS(b, "service/a/new", "TCP 192.0.2.7:80 rr"));
     assert_true(HAS(b, "service/a/new", "kube-ipvs0 192.0.2.7"));
@@ -340,9 +270,9 @@ static void a_plan_can_be_read_until_the_second_next(void **state)
 {
     (void)state;
     struct bench b;
-    begin(&b);
+    begin(&b, &options);
     const struct plan *before =
-        put(&b, SERVICE("web", "1", EXTERNAL("Cluster")) SLICE("web", "10.1.0.1", "n"));
+        put(&b, SERVICE("web", "1", EXTERNAL("Cluster")) SLICE("web", "10.1.0.1", "n", ""));
     assert_true(store_remove(b.store, KIND_SERVICE, "a", "web"));
     b.iface.n_addresses = 2;
     const struct plan *after = plan(&b, true);

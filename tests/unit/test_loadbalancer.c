@@ -4,10 +4,9 @@
 
 #include <string.h>
 
-#include "codec_help.h"
 #include "plan/plan.h"
 #include "plan/plan_text.h"
-#include "store/store.h"
+#include "store_help.h"
 
 #define IFACES 4
 
@@ -71,17 +70,6 @@ static void plan(struct bench *b)
     b->host_changed = false;
 }
 
-static void put(struct bench *b, const char *yaml)
-{
-    struct decoded d = decode(yaml, strlen(yaml), CODEC_YAML);
-    if (d.errors.n)
-        fail_msg("%s", d.errors.v[0]);
-    for (size_t i = 0; i < d.objects.n; i++)
-        store_upsert(b->store, d.objects.v[i]);
-    d.objects.n = 0;
-    decoded_done(&d);
-}
-
 static void put_node(struct bench *b, const char *name, const char *addresses, const char *overlay)
 {
     struct buf y = { 0 };
@@ -89,7 +77,7 @@ static void put_node(struct bench *b, const char *name, const char *addresses, c
                "apiVersion: v1\nkind: Node\nmetadata: {name: %s, annotations: "
                "{reweave.levk.dev/addresses: '%s', reweave.levk.dev/weave: '%s'}}\n",
                name, addresses, overlay);
-    put(b, y.p);
+    store_put_yaml(b->store, y.p);
     buf_done(&y);
 }
 
@@ -102,7 +90,7 @@ static void put_service(struct bench *b, const char *name, const char *ip, const
                "loadBalancerIP: '%s', clusterIP: 10.96.0.1, ports: [{port: 80}]}\n"
                "status: {loadBalancer: {ingress: [%s]}}\n",
                name, ip, ingress);
-    put(b, y.p);
+    store_put_yaml(b->store, y.p);
     buf_done(&y);
 }
 
@@ -220,7 +208,7 @@ static void what_is_of_another_class_or_type_is_left_alone(void **state)
                    "spec: {%s, clusterIP: 10.96.0.1, ports: [{port: 80}]}\n"
                    "status: {loadBalancer: {ingress: [{ip: 192.0.2.9}]}}\n",
                    specs[i]);
-        put(&b, y.p);
+        store_put_yaml(b.store, y.p);
         plan(&b);
         assert_false(says(&b, "service") || says(&b, "Service") || says(&b, "route"));
         buf_done(&y);
@@ -441,8 +429,8 @@ static void the_node_s_own_interface_is_no_overlay(void **state)
     b.options.overlay = "eth0";
     add_iface(&b, "eth0", (const char *const[]){ "192.0.2.1", "203.0.113.9", NULL });
     memcpy(b.ifaces[1].mac, "\x9e\0\0\0\0\x02", 6);
-    put(&b, "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
-            "status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n");
+    store_put_yaml(b.store, "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
+                            "status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n");
     plan(&b);
     assert_says(&b, "problem Node a overlay \"eth0\" OverlayUnavailable: it is no bridge but ");
     assert_non_null(told(&b, "OverlayUnavailable"));

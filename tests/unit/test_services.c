@@ -4,85 +4,10 @@
 
 #include <string.h>
 
-#include "codec_help.h"
 #include "model/nft_text.h"
-#include "plan/plan.h"
-#include "store/store.h"
+#include "services_bench.h"
 
 static const struct plan_options options = { .portmap = true, .serviceproxy = true };
-
-struct bench { /* a node's view of a few Services */
-    struct store *store;
-    struct planner *planner;
-    struct host host;
-    struct host_iface iface;
-    struct host_address addresses[2];
-    const struct plan *plan;
-};
-
-static const struct plan *plan(struct bench *b, bool host_changed)
-{
-    struct snapshot snap = { .node = "n", .host = &b->host, .host_changed = host_changed };
-    store_snapshot(b->store, &snap);
-    b->plan = plan_build(b->planner, &snap);
-    store_commit(b->store);
-    return b->plan;
-}
-
-static const struct plan *put(struct bench *b, const char *yaml)
-{
-    struct decoded d = decode(yaml, strlen(yaml), CODEC_YAML);
-    if (d.errors.n)
-        fail_msg("%s", d.errors.v[0]);
-    for (size_t i = 0; i < d.objects.n; i++)
-        store_upsert(b->store, d.objects.v[i]);
-    d.objects.n = 0;
-    decoded_done(&d);
-    return plan(b, false);
-}
-
-static const struct plan *take_away(struct bench *b, enum object_kind kind, const char *name)
-{
-    assert_true(store_remove(b->store, kind, kind == KIND_NODE ? "" : "a", name));
-    return plan(b, false);
-}
-
-#define NODE(labels)                                                          \
-    "apiVersion: v1\nkind: Node\nmetadata: {name: n, labels: {" labels "}}\n" \
-    "status: {addresses: [{type: InternalIP, address: 10.0.0.1}]}\n"
-#define SERVICE(name, second, spec)                                                 \
-    "---\napiVersion: v1\nkind: Service\nmetadata: {name: " name ", namespace: a, " \
-    "creationTimestamp: '2026-01-01T00:00:0" second "Z'}\nspec: {" spec "}\n"
-#define SLICE(service, address, more)                                                \
-    "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n" \
-    "metadata: {name: " service "-1, namespace: a, labels: "                         \
-    "{kubernetes.io/service-name: " service "}}\nports: [{port: 8080}]\n"            \
-    "endpoints: [{addresses: [" address "], nodeName: n" more "}]\n"
-
-static void begin(struct bench *b)
-{
-    memset(b, 0, sizeof(*b));
-    assert_true(ip_parse("10.0.0.1", &b->addresses[0].ip));
-    assert_true(ip_parse("192.0.2.7", &b->addresses[1].ip));
-    b->iface = (struct host_iface){ "eth0", 1500, true, .addresses = b->addresses };
-    b->iface.n_addresses = 1;
-    b->host = (struct host){ .ifaces = &b->iface,
-                             .n_ifaces = 1,
-                             .forwarding4 = true,
-                             .forwarding6 = true,
-                             .ipv6 = true,
-                             .forwarding4_error = "",
-                             .forwarding6_error = "" };
-    b->store = store_new();
-    b->planner = planner_new(&options);
-    put(b, NODE(""));
-}
-
-static void end(struct bench *b)
-{
-    planner_free(b->planner);
-    store_free(b->store);
-}
 
 static struct nft_group *group_of(const struct plan *p, const char *owner)
 {
@@ -115,7 +40,7 @@ static void the_next_oldest_takes_over(void **state)
 {
     (void)state;
     struct bench b;
-    begin(&b);
+    begin(&b, &options);
     put(&b, SERVICE("old", "1", SHARED "10.96.0.1") SERVICE("mid", "2", SHARED "10.96.0.2")
                 SERVICE("new", "3", SHARED "10.96.0.3"));
     assert_true(has(group_of(b.plan, "service/a/old"), DIALLED));
@@ -139,16 +64,16 @@ static void the_next_oldest_takes_over(void **state)
 #define STAYS(name, port, ip) \
     "sessionAffinity: ClientIP, clusterIP: " ip ", ports: [{name: " port ", port: 80}]"
 #define PODS(service, port, ip)                                                        \
-    "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n"   \
+    "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\n"        \
     "metadata: {name: " service "-1, namespace: a, labels: "                           \
     "{kubernetes.io/service-name: " service "}}\nports: [{name: " port ", port: 1}]\n" \
-    "endpoints: [{addresses: [" ip "]}]\n"
+    "endpoints: [{addresses: [" ip "]}]\n---\n"
 
 static void ids_that_collide_go_by_age(void **state)
 {
     (void)state;
     struct bench b;
-    begin(&b);
+    begin(&b, &options);
     put(&b, SERVICE("s3", "3", STAYS("s3", "pzk3u", "10.96.0.3")) PODS("s3", "pzk3u", "10.1.0.3"));
     assert_true(has(group_of(b.plan, "service/a/s3"), "10.96.0.3 . tcp . 80 : 1063255027"));
     put(&b, SERVICE("s1", "1", STAYS("s1", "pes73m", "10.96.0.1")) PODS("s1", "pes73m", "10.1.0.1")
@@ -172,17 +97,17 @@ static void only_what_changed_is_made_anew(void **state)
 {
     (void)state;
     struct bench b;
-    begin(&b);
-    put(&b, SERVICE("one", "1", PLAIN("10.96.0.1")) SLICE("one", "10.1.0.1", "")
-                SERVICE("two", "1", PLAIN("10.96.0.2")) SLICE("two", "10.1.0.2", ""));
+    begin(&b, &options);
+    put(&b, SERVICE("one", "1", PLAIN("10.96.0.1")) SLICE("one", "10.1.0.1", "n", "")
+                SERVICE("two", "1", PLAIN("10.96.0.2")) SLICE("two", "10.1.0.2", "n", ""));
     const struct nft_group *one = group_of(b.plan, "service/a/one");
     const struct nft_group *two = group_of(b.plan, "service/a/two");
-    put(&b, SLICE("two", "10.1.0.9", ""));
+    put(&b, SLICE("two", "10.1.0.9", "n", ""));
     assert_ptr_equal(group_of(b.plan, "service/a/one"), one);
     assert_ptr_not_equal(group_of(b.plan, "service/a/two"), two);
     assert_true(has(group_of(b.plan, "service/a/two"), "10.96.0.2 . tcp . 80 . 0 : 10.1.0.9"));
     two = group_of(b.plan, "service/a/two");
-    put(&b, NODE("beat: '1'"));
+    put(&b, NODE("n", "10.0.0.1", "beat: '1'"));
     b.iface.n_addresses = 2;
     plan(&b, true);
     assert_ptr_equal(group_of(b.plan, "service/a/one"), one);
@@ -194,14 +119,15 @@ static void a_node_that_moves_to_another_zone_uses_other_endpoints(void **state)
 {
     (void)state;
     struct bench b;
-    begin(&b);
-    put(&b, NODE("topology.kubernetes.io/zone: west") SERVICE("one", "1", PLAIN("10.96.0.1"))
-                SLICE("one", "10.1.0.1", HINT("west") "}, {addresses: [10.1.0.2]" HINT("east")));
+    begin(&b, &options);
+    put(&b, NODE("n", "10.0.0.1", "topology.kubernetes.io/zone: west")
+                SERVICE("one", "1", PLAIN("10.96.0.1")) SLICE(
+                    "one", "10.1.0.1", "n", HINT("west") "}, {addresses: [10.1.0.2]" HINT("east")));
     assert_true(has(group_of(b.plan, "service/a/one"), "10.96.0.1 . tcp . 80 : goto pick4-1"));
     assert_true(has(group_of(b.plan, "service/a/one"), "10.96.0.1 . tcp . 80 . 0 : 10.1.0.1"));
-    put(&b, NODE("topology.kubernetes.io/zone: east"));
+    put(&b, NODE("n", "10.0.0.1", "topology.kubernetes.io/zone: east"));
     assert_true(has(group_of(b.plan, "service/a/one"), "10.96.0.1 . tcp . 80 . 0 : 10.1.0.2"));
-    put(&b, NODE(""));
+    put(&b, NODE("n", "10.0.0.1", ""));
     assert_true(has(group_of(b.plan, "service/a/one"), "10.96.0.1 . tcp . 80 : goto pick4-2"));
     end(&b);
 }
@@ -210,12 +136,12 @@ static void a_plan_can_be_read_until_the_second_next(void **state)
 {
     (void)state;
     struct bench b;
-    begin(&b);
+    begin(&b, &options);
     const struct plan *before =
         put(&b, SERVICE("web", "1",
                         "type: LoadBalancer, externalTrafficPolicy: Local, "
                         "healthCheckNodePort: 30999, externalIPs: [nonsense], " PLAIN("10.96.0.1"))
-                    SLICE("web", "10.1.0.1", ""));
+                    SLICE("web", "10.1.0.1", "n", ""));
     assert_int_equal(before->desired.n_health_checks, 1);
     assert_int_equal(before->problems.n, 1);
     const struct plan *after = take_away(&b, KIND_SERVICE, "web");
@@ -232,7 +158,7 @@ static void more_endpoints_than_indexes_are_left_out_and_told(void **state)
 {
     (void)state;
     struct bench b;
-    begin(&b);
+    begin(&b, &options);
     put(&b, SERVICE("web", "1", PLAIN("10.96.0.1")));
     struct endpoint_slice *s = object_new(KIND_ENDPOINTSLICE);
     struct arena *a = &s->o.mem;
