@@ -20,7 +20,8 @@ def write_atomically(path, text):
 
 
 class Manifests(Objects):
-    """A manifest folder. Objects are created one second apart, in the order of their writing."""
+    """A manifest folder. Objects are created one second apart, in the order of their writing; without
+    an epoch, at the time of it."""
 
     def __init__(self, directory, epoch=EPOCH):
         self.directory = directory
@@ -64,7 +65,8 @@ class Manifests(Objects):
         key = (kind, namespace, name)
         if key not in self._known:
             self._count += 1
-            moment = self.epoch + datetime.timedelta(seconds=self._count)
+            moment = (self.epoch + datetime.timedelta(seconds=self._count) if self.epoch
+                      else datetime.datetime.now(datetime.timezone.utc))
             self._known[key] = {"creationTimestamp": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
                                 "uid": str(uuid.UUID(int=self._count)), "generation": 0}
         meta = self._known[key]
