@@ -1,4 +1,4 @@
-"""The first mapping of the README is read as it stands."""
+"""The first mapping of the README is read, and typed, as it stands."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PORTOLAN = os.environ.get("PORTOLAN_BIN", str(ROOT / "build/portolan"))
+PORTOLAN = os.path.abspath(os.environ.get("PORTOLAN_BIN", ROOT / "build/portolan"))
 
 
 @pytest.fixture
@@ -36,3 +36,31 @@ def test_get_shows_the_mapping(source):
                          capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
     assert re.search(r"^games +gameserver +", run.stdout, re.M)
+
+
+def steps(tmp_path):
+    """What the README has typed, with the program under test and folders of the test's own."""
+    section = (ROOT / "README.md").read_text().split("## Your first PortMap")[1].split("\n## ")[0]
+    text = "".join(re.findall(r"^ {7}(.*\n)", section, re.M))
+    assert text.count("make build\n") == 1 and text.count("END\n") == 4
+    return text.replace("make build\n", "").replace("/tmp/", f"{tmp_path}/").replace(
+        "build/portolan", PORTOLAN)
+
+
+def test_typed_as_it_stands_it_answers_and_leaves_nothing(tmp_path):
+    """By a shell whose namespaces and /run nobody else sees."""
+    script = "mount -t tmpfs run /run && ip link set lo up && ip netns list >names && " \
+        "exec 2>&1\n" + steps(tmp_path) + "ip netns list >>names; ls /run/netns >>names\n"
+    run = subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
+                          "--mount-proc", "bash", "-c", script], cwd=tmp_path, timeout=30,
+                         capture_output=True, text=True)
+    assert "\nhello from the pod\n" in run.stdout, run.stdout + run.stderr
+    assert re.search(r"^192\.0\.2\.1 .*GET /", run.stdout, re.M), run.stdout
+    assert re.search(r"^games +gameserver .* True +True .*192\.0\.2\.10", run.stdout, re.M), run.stdout
+    assert (tmp_path / "names").read_text() == ""
+    assert not (tmp_path / "cluster").exists() and not (tmp_path / "www").exists()
+
+
+def test_nothing_waits_longer_each_time(tmp_path):
+    """curl doubles its pause between retries."""
+    assert "--retry" not in steps(tmp_path)
