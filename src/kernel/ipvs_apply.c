@@ -63,10 +63,9 @@ void ipvs_difference(struct ipvs *v, struct ipvs_ops *ret)
         else if (wanted && r->state & IPVS_DIFFERS)
             vec_push(&ret->of[IPVS_CHANGE][kind], i);
         else if (!wanted && r->state & IPVS_HAS) {
-            /* A server takes its destinations along. */
             if (kind == IPVS_DEST &&
                 !(server_has(v, &r->entry.key, &server_wanted) && server_wanted))
-                r->state &= IPVS_TOUCHED;
+                vec_push(&ret->taken_along, i);
             else
                 vec_push(&ret->of[IPVS_DELETE][kind], i);
         }
@@ -81,6 +80,7 @@ void ipvs_ops_done(struct ipvs_ops *ops)
     for (int a = 0; a < IPVS_ACTIONS; a++)
         for (int k = 0; k < IPVS_KINDS; k++)
             vec_done(&ops->of[a][k]);
+    vec_done(&ops->taken_along);
 }
 
 /* ---- messages ---- */
@@ -236,8 +236,11 @@ static int send_batch(const struct step *s, const uint32_t *records, size_t n, s
     size_t len = nl_end(&v->buf);
     s->report->bytes += len;
     int r = nl_batch(port, v->buf.p, len, last, errors, BATCH, &n_errors, err);
-    if (r && !n_errors)
+    if (r && !n_errors) { /* without an answer the kernel may have done it all the same */
+        for (size_t i = 0; i < n; i++)
+            ipvs_udp_note(v, &record(v, records[i])->entry.key);
         return r;
+    }
     for (size_t i = 0; i < n; i++) {
         if (k == n_errors || errors[k].seq != first + i) {
             acknowledged(s, records[i]);
@@ -358,6 +361,64 @@ static int remove_dests(struct ipvs *v, const struct ipvs_ops *ops, struct repor
     return r;
 }
 
+/* A server that the kernel keeps keeps its destinations, too: the next call looks at them again. */
+static void settle_taken_along(struct ipvs *v, const struct ipvs_list *dests)
+{
+    bool wanted;
+    for (size_t i = 0; i < dests->n; i++) {
+        struct ipvs_record *r = record(v, dests->v[i]);
+        if (server_has(v, &r->entry.key, &wanted))
+            vec_push(&v->refused, dests->v[i]);
+        else
+            r->state &= IPVS_TOUCHED;
+    }
+}
+
+/* Whether one of the servers is known by this address or element. */
+static bool tells_of(struct ipvs *v, const struct ipvs_list *servers, const struct ipvs_key *k)
+{
+    for (size_t i = 0; i < servers->n; i++) {
+        const struct ipvs_key *s = &record(v, servers->v[i])->entry.key;
+        if (s->family == k->family &&
+            (k->ip.family ? ip_equal(&s->ip, &k->ip) : s->port == k->port))
+            return true;
+    }
+    return false;
+}
+
+/* All but what servers that stay are known by. */
+static int remove_tokens(struct ipvs *v, enum ipvs_kind kind, const struct ipvs_ops *ops,
+                         const struct ipvs_list *stay, struct report *report, struct err *err)
+{
+    const struct step s = { .v = v, .kind = kind, .action = IPVS_DELETE, .report = report };
+    const struct ipvs_list *all = &ops->of[IPVS_DELETE][kind];
+    struct ipvs_list ready = { 0 };
+    for (size_t i = 0; i < all->n; i++)
+        vec_push(tells_of(v, stay, &record(v, all->v[i])->entry.key) ? &v->refused : &ready,
+                 all->v[i]);
+    int r = send_all(&s, ready.v, ready.n, err);
+    vec_done(&ready);
+    return r;
+}
+
+static int remove_servers(struct ipvs *v, const struct ipvs_ops *ops, struct report *report,
+                          struct err *err)
+{
+    const struct ipvs_list *servers = &ops->of[IPVS_DELETE][IPVS_SERVER];
+    struct ipvs_list stay = { 0 };
+    int r = step(v, IPVS_SERVER, IPVS_DELETE, ops, report, err);
+    settle_taken_along(v, &ops->taken_along);
+    for (size_t i = 0; i < servers->n; i++)
+        if (record(v, servers->v[i])->state & IPVS_HAS)
+            vec_push(&stay, servers->v[i]);
+    if (!r)
+        r = remove_tokens(v, IPVS_BOUND, ops, &stay, report, err);
+    if (!r)
+        r = remove_tokens(v, IPVS_SET_ENTRY, ops, &stay, report, err);
+    vec_done(&stay);
+    return r;
+}
+
 int ipvs_apply_elements(struct ipvs *v, const struct ipvs_ops *ops, struct report *report,
                         struct err *err)
 {
@@ -372,10 +433,7 @@ int ipvs_apply(struct ipvs *v, const struct ipvs_ops *ops, struct report *report
     } adding[] = { { IPVS_BOUND, IPVS_ADD },
                    { IPVS_SERVER, IPVS_CHANGE },
                    { IPVS_SERVER, IPVS_ADD },
-                   { IPVS_DEST, IPVS_CHANGE } },
-      removing[] = { { IPVS_SERVER, IPVS_DELETE },
-                     { IPVS_BOUND, IPVS_DELETE },
-                     { IPVS_SET_ENTRY, IPVS_DELETE } };
+                   { IPVS_DEST, IPVS_CHANGE } };
     int r = 0;
     for (size_t i = 0; i < sizeof(adding) / sizeof(adding[0]) && !r; i++)
         r = step(v, adding[i].kind, adding[i].action, ops, report, err);
@@ -383,7 +441,5 @@ int ipvs_apply(struct ipvs *v, const struct ipvs_ops *ops, struct report *report
         r = add_dests(v, ops, report, err);
     if (!r)
         r = remove_dests(v, ops, report, err);
-    for (size_t i = 0; i < sizeof(removing) / sizeof(removing[0]) && !r; i++)
-        r = step(v, removing[i].kind, removing[i].action, ops, report, err);
-    return r;
+    return r ? r : remove_servers(v, ops, report, err);
 }

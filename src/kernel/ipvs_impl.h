@@ -62,6 +62,7 @@ int ipvs_read_busy(struct ipvs *v, const struct ipvs_key *server, struct err *er
 
 struct ipvs_ops {
     struct ipvs_list of[IPVS_ACTIONS][IPVS_KINDS];
+    struct ipvs_list taken_along; /* destinations that go with their server */
 };
 /* Of the touched records. */
 void ipvs_difference(struct ipvs *v, struct ipvs_ops *ret);

@@ -36,6 +36,7 @@ struct ipvs_world {
     uint8_t refused;
     unsigned refusals;
     int refusal;
+    bool lose;
     struct buf commands, text;
 };
 
@@ -230,6 +231,13 @@ static int gate_send(struct nl_port *p, const void *buf, size_t len)
     return g->real ? g->real->ops->send(g->real, buf, len) : 0;
 }
 
+static void lose_due(struct ipvs_world *w)
+{
+    for (size_t i = 0; i < w->due.n; i++)
+        free(w->due.v[i].p);
+    w->due.n = 0;
+}
+
 static ssize_t gate_recv(struct nl_port *p, void *buf, size_t len, int timeout_ms)
 {
     struct gate *g = (struct gate *)p;
@@ -238,6 +246,11 @@ static ssize_t gate_recv(struct nl_port *p, void *buf, size_t len, int timeout_m
         return g->real->ops->recv(g->real, buf, len, timeout_ms);
     if (!w->due.n)
         return -EAGAIN;
+    if (w->lose) {
+        w->lose = false;
+        lose_due(w);
+        return -ENOBUFS;
+    }
     struct datagram d = w->due.v[0];
     vec_remove(&w->due, 0);
     assert_true(d.n <= len);
@@ -315,6 +328,11 @@ void ipvs_world_refuse(struct ipvs_world *w, uint8_t command, unsigned times, in
     w->refused = command;
     w->refusals = times;
     w->refusal = error;
+}
+
+void ipvs_world_lose_answer(struct ipvs_world *w)
+{
+    w->lose = true;
 }
 
 /* ---- others, and looking ---- */

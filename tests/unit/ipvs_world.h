@@ -22,6 +22,8 @@ unsigned ipvs_world_writes(struct ipvs_world *w);
 const char *ipvs_world_commands(struct ipvs_world *w);
 /* The next `times` commands are refused. */
 void ipvs_world_refuse(struct ipvs_world *w, uint8_t command, unsigned times, int error);
+/* The next answer to a command is lost, and all that was due with it. */
+void ipvs_world_lose_answer(struct ipvs_world *w);
 
 /* Somebody else's doing. */
 void ipvs_world_put(struct ipvs_world *w, const struct ipvs_service *s);

@@ -426,6 +426,21 @@ static void conntrack_hears_of_udp(void **state)
     told("10.96.0.1:80 10.244.0.1:8080\n");
 }
 
+/* It did what it was told, but nobody knows. */
+static void conntrack_hears_of_udp_when_an_answer_is_lost(void **state)
+{
+    (void)state;
+    service(0, "service/a/dns", "10.96.0.1", L4_UDP, "10.244.0.1");
+    apply(IPVS_LOOK_AUDIT);
+    told("10.96.0.1:80 10.244.0.1:8080\n");
+    forget_groups();
+    ipvs_world_lose_answer(world);
+    assert_int_equal(sync_now(0), -ENOBUFS);
+    apply(0);
+    assert_string_equal(ipvs_world_text(world), "");
+    told("10.96.0.1:80 nowhere\n");
+}
+
 /* ---- refusals and others' edits ---- */
 
 static void a_refused_server_holds_up_nothing_else(void **state)
@@ -443,6 +458,62 @@ static void a_refused_server_holds_up_nothing_else(void **state)
     apply(0);
     ipvs_world_revive(world);
     assert_non_null(strstr(ipvs_world_text(world), "tcp 10.96.0.1:80 rr 0: 10.244.0.1:8080/1"));
+}
+
+/* Two servers, the first of which the kernel keeps. */
+static void keep_one(void)
+{
+    service(0, "service/a/one", "10.96.0.1", L4_TCP, "10.244.0.1 10.244.0.2");
+    service(1, "service/a/two", "10.96.0.2", L4_TCP, "10.244.0.1");
+    apply(IPVS_LOOK_AUDIT);
+    forget_groups();
+    ipvs_world_refuse(world, IPVS_CMD_DEL_SERVICE, 1, EINTR);
+    assert_int_equal(sync_now(0), 0);
+    assert_int_equal(report.refusals.n, 1);
+    assert_string_equal(report.refusals.v[0].object, "TCP 10.96.0.1:80 rr");
+    ipvs_world_commands(world);
+}
+
+static void a_server_that_stays_keeps_its_destinations(void **state)
+{
+    (void)state;
+    keep_one();
+    service(0, "service/a/one", "10.96.0.1", L4_TCP, "10.244.0.1 10.244.0.3");
+    apply(0);
+    assert_string_equal(ipvs_world_commands(world), "+dest =dest -dest ");
+    assert_string_equal(ipvs_world_text(world),
+                        "tcp 10.96.0.1:80 rr 0: 10.244.0.1:8080/1 10.244.0.3:8080/1\n");
+}
+
+/* By them it is known after a start, whenever that is. */
+static void what_a_server_is_known_by_goes_after_it(void **state)
+{
+    (void)state;
+    keep_one();
+    assert_true(bound("10.96.0.1/32") && in_set("KUBE-CLUSTER-IP", "10.96.0.1,tcp:80"));
+    assert_false(bound("10.96.0.2/32") || in_set("KUBE-CLUSTER-IP", "10.96.0.2,tcp:80"));
+    apply(0);
+    assert_string_equal(ipvs_world_text(world), "");
+    assert_false(bound("10.96.0.1/32") || in_set("KUBE-CLUSTER-IP", "10.96.0.1,tcp:80"));
+}
+
+static void a_node_port_goes_after_its_server(void **state)
+{
+    (void)state;
+    struct ip ip = ip_of("192.0.2.10");
+    struct ipvs_group_builder *b = ipvs_group_begin("service/a/web");
+    ipvs_put_port(b, KUBE_NODE_PORT_TCP, IP_V4, 30080);
+    ipvs_put_server(b, &ip, L4_TCP, 30080, IPVS_RR, 0);
+    groups[n_groups++] = ipvs_group_end(b);
+    apply(IPVS_LOOK_AUDIT);
+    forget_groups();
+    ipvs_world_refuse(world, IPVS_CMD_DEL_SERVICE, 1, EINTR);
+    assert_int_equal(sync_now(0), 0);
+    assert_true(in_set("KUBE-NODE-PORT-TCP", "30080"));
+    start_agent();
+    apply(IPVS_LOOK_AUDIT);
+    assert_string_equal(ipvs_world_text(world), "");
+    assert_false(in_set("KUBE-NODE-PORT-TCP", "30080"));
 }
 
 /* One that was there already, as others made it meanwhile, is found by reading. */
@@ -655,7 +726,13 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(udp_does_not_drain, setup, teardown),
         cmocka_unit_test_setup_teardown(conntrack_hears_of_udp, setup, teardown),
+        cmocka_unit_test_setup_teardown(conntrack_hears_of_udp_when_an_answer_is_lost, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_refused_server_holds_up_nothing_else, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_server_that_stays_keeps_its_destinations, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_a_server_is_known_by_goes_after_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_node_port_goes_after_its_server, setup, teardown),
         cmocka_unit_test_setup_teardown(what_others_made_meanwhile_is_adopted, setup, teardown),
         cmocka_unit_test_setup_teardown(what_others_took_away_is_put_back, setup, teardown),
         cmocka_unit_test_setup_teardown(what_an_earlier_run_left_goes, setup, teardown),
