@@ -9,15 +9,13 @@
 #include "base/clock.h"
 #include "kernel/iptables_child.h"
 
-#define CHAINS_MAX 32
-#define JUMPS_MAX  16
-#define WAIT       "5"      /* seconds for somebody else who holds iptables' lock */
-#define REST_US    40000000 /* after a program that hung: Services are served meanwhile */
+#define WAIT    "5"      /* seconds for somebody else who holds iptables' lock */
+#define REST_US 40000000 /* after a program that hung: Services are served meanwhile */
 
 /* What one family's tables have of ours: the rules of each chain, as iptables-save prints them. */
 struct seen {
-    struct buf rules[CHAINS_MAX]; /* by ipvs_chains */
-    bool jump[JUMPS_MAX];         /* by ipvs_jumps */
+    struct buf rules[IPVS_CHAIN_COUNT]; /* by ipvs_chains */
+    bool jump[IPVS_JUMP_COUNT];         /* by ipvs_jumps */
 };
 
 struct family {
@@ -51,7 +49,7 @@ struct iptables *iptables_new(enum iptables_mode mode)
 
 static void seen_done(struct seen *s)
 {
-    for (size_t i = 0; i < CHAINS_MAX; i++)
+    for (size_t i = 0; i < IPVS_CHAIN_COUNT; i++)
         buf_done(&s->rules[i]);
 }
 
@@ -133,7 +131,7 @@ static const char *find_kind(const struct iptables *t, struct err *err)
 static size_t chain_of(const char *table, const char *name, size_t len)
 {
     size_t i = 0;
-    while (i < n_ipvs_chains &&
+    while (i < IPVS_CHAIN_COUNT &&
            (strcmp(ipvs_chains[i].table, table) || strlen(ipvs_chains[i].name) != len ||
             strncmp(ipvs_chains[i].name, name, len)))
         i++;
@@ -149,7 +147,7 @@ static void put_jump(struct buf *out, const char *command, const struct iptables
 static void read_jump(const char *table, const char *line, size_t len, struct seen *s)
 {
     struct buf text = { 0 };
-    for (size_t i = 0; i < n_ipvs_jumps; i++) {
+    for (size_t i = 0; i < IPVS_JUMP_COUNT; i++) {
         buf_clear(&text);
         put_jump(&text, "-A", &ipvs_jumps[i]);
         if (!strcmp(ipvs_jumps[i].table, table) && text.n == len &&
@@ -170,7 +168,7 @@ static void read_rules(const char *text, struct seen *s)
         if (strncmp(text, "-A ", 3))
             continue;
         size_t i = chain_of(table, text + 3, strcspn(text + 3, " \n"));
-        if (i < n_ipvs_chains) {
+        if (i < IPVS_CHAIN_COUNT) {
             buf_put(&s->rules[i], text, len);
             buf_puts(&s->rules[i], "\n");
         } else {
@@ -198,10 +196,10 @@ static bool chain_equal(const struct seen *a, const struct seen *b, size_t i)
 
 static bool is_right(const struct seen *have, const struct seen *want)
 {
-    for (size_t i = 0; i < n_ipvs_chains; i++)
+    for (size_t i = 0; i < IPVS_CHAIN_COUNT; i++)
         if (!chain_equal(have, want, i))
             return false;
-    for (size_t i = 0; i < n_ipvs_jumps; i++)
+    for (size_t i = 0; i < IPVS_JUMP_COUNT; i++)
         if (!have->jump[i])
             return false;
     return true;
@@ -218,7 +216,7 @@ static void put_input(struct buf *out, const char *rules, const struct seen *hav
         len = strcspn(rules, "\n");
         if (*rules == '*')
             snprintf(table, sizeof(table), "%.*s", (int)len - 1, rules + 1);
-        for (size_t i = 0; i < n_ipvs_jumps && !strncmp(rules, "COMMIT", 6); i++)
+        for (size_t i = 0; i < IPVS_JUMP_COUNT && !strncmp(rules, "COMMIT", 6); i++)
             if (!have->jump[i] && !strcmp(ipvs_jumps[i].table, table)) {
                 put_jump(out, "-I", &ipvs_jumps[i]);
                 buf_puts(out, "\n");
@@ -255,7 +253,7 @@ static int mend(struct iptables *t, struct family *f, const struct seen *have, s
     }
     if (!r)
         r = read_kernel(t, f, &now, err);
-    for (size_t i = 0; i < n_ipvs_jumps && !r; i++)
+    for (size_t i = 0; i < IPVS_JUMP_COUNT && !r; i++)
         if (!now.jump[i])
             r = err_set(err, EAGAIN, "the jump from %s %s to %s is not there after it was made",
                         ipvs_jumps[i].table, ipvs_jumps[i].chain, ipvs_jumps[i].target);
@@ -345,11 +343,11 @@ int iptables_diff(struct iptables *t, const struct ipvs_want *want, struct buf *
             continue;
         read_rules(rules[f], &as);
         r = read_kernel(t, &t->family[f], &have, err);
-        for (size_t i = 0; i < n_ipvs_chains && !r; i++)
+        for (size_t i = 0; i < IPVS_CHAIN_COUNT && !r; i++)
             if (!chain_equal(&have, &as, i))
                 buf_printf(out, "+ %s %s chain %s\n", t->family[f].tool, ipvs_chains[i].table,
                            ipvs_chains[i].name);
-        for (size_t i = 0; i < n_ipvs_jumps && !r; i++)
+        for (size_t i = 0; i < IPVS_JUMP_COUNT && !r; i++)
             if (!have.jump[i])
                 buf_printf(out, "+ %s %s jump from %s to %s\n", t->family[f].tool,
                            ipvs_jumps[i].table, ipvs_jumps[i].chain, ipvs_jumps[i].target);

@@ -36,7 +36,7 @@ static bool is_its(const char *table, const char *chain)
 
 static bool is_ours(const char *table, const char *chain)
 {
-    for (size_t i = 0; i < n_ipvs_chains; i++)
+    for (size_t i = 0; i < IPVS_CHAIN_COUNT; i++)
         if (!strcmp(table, ipvs_chains[i].table) && !strcmp(chain, ipvs_chains[i].name))
             return true;
     return false;

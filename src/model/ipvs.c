@@ -133,7 +133,7 @@ const struct iptables_chain ipvs_chains[] = {
     { FILTER, "KUBE-IPVS-FILTER" },
     { FILTER, "KUBE-IPVS-OUT-FILTER" },
 };
-const size_t n_ipvs_chains = sizeof(ipvs_chains) / sizeof(ipvs_chains[0]);
+_Static_assert(sizeof(ipvs_chains) / sizeof(ipvs_chains[0]) == IPVS_CHAIN_COUNT, "in ipvs.h");
 
 const struct iptables_jump ipvs_jumps[] = {
     { NAT, "OUTPUT", "KUBE-SERVICES", "kubernetes service portals" },
@@ -146,7 +146,7 @@ const struct iptables_jump ipvs_jumps[] = {
     { FILTER, "INPUT", "KUBE-IPVS-FILTER", "kubernetes ipvs access filter" },
     { FILTER, "OUTPUT", "KUBE-IPVS-OUT-FILTER", "kubernetes ipvs access filter" },
 };
-const size_t n_ipvs_jumps = sizeof(ipvs_jumps) / sizeof(ipvs_jumps[0]);
+_Static_assert(sizeof(ipvs_jumps) / sizeof(ipvs_jumps[0]) == IPVS_JUMP_COUNT, "in ipvs.h");
 
 /* ---- keys ---- */
 

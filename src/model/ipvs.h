@@ -176,8 +176,8 @@ struct iptables_chain {
 };
 /* Ours, in both families. The kubelet, too, may keep a KUBE-MARK-MASQ, KUBE-MARK-DROP and
  * KUBE-POSTROUTING, with the same rules. */
+#define IPVS_CHAIN_COUNT 13
 extern const struct iptables_chain ipvs_chains[];
-extern const size_t n_ipvs_chains;
 
 /* A jump from a built-in chain into one of ours. Known by its whole text: kube-proxy's cleanup looks
  * for it so. */
@@ -186,8 +186,8 @@ struct iptables_jump {
     const char *comment;
 };
 /* Of both families; each is put at the head of its chain, in this order. */
+#define IPVS_JUMP_COUNT 9
 extern const struct iptables_jump ipvs_jumps[];
-extern const size_t n_ipvs_jumps;
 
 /* Its sysctls are in desired.sysctls; besides, kernels 4.1 to 5.8 need net/ipv4/vs/conn_reuse_mode 0. */
 struct ipvs_want {

@@ -63,7 +63,7 @@ static uint32_t drop_mark(const struct rules *r)
 static void begin_table(const struct rules *r, const char *table)
 {
     buf_printf(r->out, "*%s\n", table);
-    for (size_t i = 0; i < n_ipvs_chains; i++)
+    for (size_t i = 0; i < IPVS_CHAIN_COUNT; i++)
         if (!strcmp(ipvs_chains[i].table, table))
             buf_printf(r->out, ":%s - [0:0]\n", ipvs_chains[i].name);
 }

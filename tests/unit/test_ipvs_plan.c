@@ -325,12 +325,12 @@ static void rules_lead_to_chains_that_are_there(void **state)
         buf_done(&four);
         buf_done(&six);
     }
-    for (size_t i = 0; i < n_ipvs_jumps; i++) {
+    for (size_t i = 0; i < IPVS_JUMP_COUNT; i++) {
         size_t j = 0;
-        while (j < n_ipvs_chains && (strcmp(ipvs_chains[j].table, ipvs_jumps[i].table) ||
-                                     strcmp(ipvs_chains[j].name, ipvs_jumps[i].target)))
+        while (j < IPVS_CHAIN_COUNT && (strcmp(ipvs_chains[j].table, ipvs_jumps[i].table) ||
+                                        strcmp(ipvs_chains[j].name, ipvs_jumps[i].target)))
             j++;
-        assert_true(j < n_ipvs_chains);
+        assert_true(j < IPVS_CHAIN_COUNT);
     }
 }
 
