@@ -162,8 +162,7 @@ static bool is_wanted(const struct desired *d, const struct desired_keep *x)
     bool own = x->table != TABLE_MAIN;
     for (size_t i = 0; i < d->n_rules; i++) {
         const struct desired_rule *r = &d->rules[i];
-        if ((r->family == x->family && r->priority == x->priority) ||
-            (own && r->action == RULE_LOOKUP && r->table == x->table))
+        if ((r->family == x->family && r->priority == x->priority) || (own && r->table == x->table))
             return true;
     }
     for (size_t i = 0; i < d->n_routes; i++)

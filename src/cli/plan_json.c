@@ -162,6 +162,22 @@ static void routes(struct writer *w, const struct desired *d)
     writer_list_end(w);
 }
 
+static void put_action(struct writer *w, const struct desired_rule *r)
+{
+    switch (r->action) {
+    case RULE_LOOKUP:
+        put_int(w, "table", r->table);
+        break;
+    case RULE_GOTO:
+        put(w, "action", "goto");
+        put_int(w, "goto", r->goto_priority);
+        break;
+    case RULE_NOP:
+        put(w, "action", "nop");
+        break;
+    }
+}
+
 static void rules(struct writer *w, const struct desired *d)
 {
     begin_list(w, "rules");
@@ -178,13 +194,7 @@ static void rules(struct writer *w, const struct desired *d)
             put_prefix(w, "source", &r->src.ip, r->src.len);
         if (r->has_dst)
             put_prefix(w, "destination", &r->dst.ip, r->dst.len);
-        static const char *const actions[] = {
-            [RULE_LOOKUP] = "lookup", [RULE_GOTO] = "goto", [RULE_NOP] = "nop"
-        };
-        if (r->action != RULE_LOOKUP)
-            put(w, "action", actions[r->action]);
-        if (r->action != RULE_NOP)
-            put_int(w, r->action == RULE_GOTO ? "goto" : "table", r->table);
+        put_action(w, r);
         put(w, "owner", r->owner);
         writer_map_end(w);
     }

@@ -243,7 +243,7 @@ static bool is_held(const struct desired *d, const struct rtnl_kind *kind, const
 {
     const struct desired_rule *r = object;
     for (size_t i = 0; kind == &rtnl_rule_kind && i < d->n_held; i++)
-        if (r->action == RULE_LOOKUP && d->held[i] == r->table)
+        if (d->held[i] == r->table)
             return true;
     return false;
 }

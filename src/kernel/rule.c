@@ -38,10 +38,17 @@ static void rule_text(const void *want, struct buf *out)
         buf_printf(out, " from %s", ip_prefix_format(&w->src, text));
     if (w->has_dst)
         buf_printf(out, " to %s", ip_prefix_format(&w->dst, text));
-    if (w->action == RULE_NOP)
+    switch (w->action) {
+    case RULE_LOOKUP:
+        buf_printf(out, " lookup %" PRIu32, w->table);
+        break;
+    case RULE_GOTO:
+        buf_printf(out, " goto %" PRIu32, w->goto_priority);
+        break;
+    case RULE_NOP:
         buf_puts(out, " nop");
-    else
-        buf_printf(out, " %s %" PRIu32, w->action == RULE_GOTO ? "goto" : "lookup", w->table);
+        break;
+    }
 }
 
 static void rule_note(const void *have, struct buf *out)
@@ -129,7 +136,7 @@ static int on_rule(const struct nlmsghdr *m, void *user)
     x.d.local = tb[FRA_IIFNAME] && is_lo(tb[FRA_IIFNAME]);
     x.d.action = model_action(frh->action);
     if (x.d.action == RULE_GOTO)
-        x.d.table = tb[FRA_GOTO] ? mnl_attr_get_u32(tb[FRA_GOTO]) : 0;
+        x.d.goto_priority = tb[FRA_GOTO] ? mnl_attr_get_u32(tb[FRA_GOTO]) : 0;
     else if (x.d.action == RULE_LOOKUP)
         x.d.table = tb[FRA_TABLE] ? mnl_attr_get_u32(tb[FRA_TABLE]) : frh->table;
     x.d.has_src = nl_get_ip(tb[FRA_SRC], &x.d.src.ip);
@@ -166,8 +173,10 @@ static struct nlmsghdr *rule_msg(struct rtnl *r, uint16_t type, uint16_t flags,
     struct nlmsghdr *m = rtnl_msg(r, type, flags, &frh, sizeof(frh));
     mnl_attr_put_u8(m, FRA_PROTOCOL, RTPROT_PORTOLAN);
     mnl_attr_put_u32(m, FRA_PRIORITY, w->priority);
-    if (w->action != RULE_NOP)
-        mnl_attr_put_u32(m, w->action == RULE_GOTO ? FRA_GOTO : FRA_TABLE, w->table);
+    if (w->action == RULE_LOOKUP)
+        mnl_attr_put_u32(m, FRA_TABLE, w->table);
+    if (w->action == RULE_GOTO)
+        mnl_attr_put_u32(m, FRA_GOTO, w->goto_priority);
     if (w->mask) {
         mnl_attr_put_u32(m, FRA_FWMARK, w->fwmark);
         mnl_attr_put_u32(m, FRA_FWMASK, w->mask);

@@ -56,7 +56,8 @@ int desired_rule_cmp(const struct desired_rule *a, const struct desired_rule *b)
     if (a->has_dst)
         RETURN_IF(prefix_cmp(&a->dst, &b->dst));
     RETURN_IF(CMP((int)a->action, (int)b->action));
-    return CMP(a->table, b->table);
+    RETURN_IF(CMP(a->table, b->table));
+    return CMP(a->goto_priority, b->goto_priority);
 }
 
 int desired_sysctl_cmp(const struct desired_sysctl *a, const struct desired_sysctl *b)

@@ -46,7 +46,8 @@ struct desired_rule { /* key: all of it */
     bool has_src, has_dst;
     struct ip_prefix src, dst;
     enum rule_action action;
-    uint32_t table; /* GOTO: the priority to go on at; NOP: 0 */
+    uint32_t table;         /* LOOKUP; 0 otherwise */
+    uint32_t goto_priority; /* GOTO: of the rule to go on at; 0 otherwise */
 };
 /* A neighbour on a link of ours that never ages. With `outer`, frames to `mac` go there, which is an
  * entry in the link's forwarding database. */

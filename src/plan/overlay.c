@@ -258,8 +258,12 @@ static void put_skip(struct builder *b, size_t n_rules)
 {
     if (b->f->rules.n == n_rules)
         return;
-    put_rule(b, RULE_PRIO_HELD_SKIP, 0, RULE_PRIO_HELD_END);
-    b->f->rules.v[b->f->rules.n - 1].action = RULE_GOTO;
+    vec_push(&b->f->rules, (struct desired_rule){ .owner = OWNER,
+                                                  .family = IP_V4,
+                                                  .priority = RULE_PRIO_HELD_SKIP,
+                                                  .mask = HOLDER_MARK_MASK,
+                                                  .action = RULE_GOTO,
+                                                  .goto_priority = RULE_PRIO_HELD_END });
     vec_push(&b->f->rules, (struct desired_rule){ .owner = OWNER,
                                                   .family = IP_V4,
                                                   .priority = RULE_PRIO_HELD_END,

@@ -93,7 +93,7 @@ static void put_action(const struct desired_rule *r, struct buf *out)
         buf_printf(out, " lookup %u\n", r->table);
         break;
     case RULE_GOTO:
-        buf_printf(out, " goto %u\n", r->table);
+        buf_printf(out, " goto %u\n", r->goto_priority);
         break;
     case RULE_NOP:
         buf_puts(out, " nop\n");

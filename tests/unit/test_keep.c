@@ -90,9 +90,10 @@ static void whoever_takes_priority_or_table_ends_it(void **state)
     const struct desired all = { .keeps = keeps, .n_keeps = 3 };
     const struct desired_rule main4 = { .family = IP_V4, .priority = 992, .table = 254 },
                               same = { .family = IP_V4, .priority = 991, .table = 254 },
-                              to47 = {
-                                  .family = IP_V4, .priority = 46, .action = RULE_GOTO, .table = 47
-                              };
+                              to47 = { .family = IP_V4,
+                                       .priority = 46,
+                                       .action = RULE_GOTO,
+                                       .goto_priority = 47 };
     const struct desired_route in47 = { .table = 47 };
     pass(both, 2, all);
     assert_int_equal(pass(NULL, 0, (struct desired){ .rules = &main4, .n_rules = 1 }), 3);

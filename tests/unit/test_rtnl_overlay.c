@@ -50,7 +50,7 @@ static void put_rules(struct want *w)
         .priority = RULE_PRIO_HELD_SKIP,
         .mask = HOLDER_MARK_MASK,
         .action = RULE_GOTO,
-        .table = RULE_PRIO_HELD_END,
+        .goto_priority = RULE_PRIO_HELD_END,
     };
     struct desired_rule end = {
         .owner = "node", .family = IP_V4, .priority = RULE_PRIO_HELD_END, .action = RULE_NOP

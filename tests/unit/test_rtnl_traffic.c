@@ -251,19 +251,24 @@ static void rules_to_a_table_that_is_held_stay_as_they_are(void **state)
     world_done(&w);
 }
 
-/* Its number is a priority there. */
+/* Nor does it stay with those of a class that led to the table of that number. */
 static void a_rule_that_leads_on_to_another_leads_to_no_table(void **state)
 {
     (void)state;
     static const uint32_t held[] = { 47 };
     static const struct desired_rule rules[] = {
-        { "loadbalancer", .family = IP_V4, .priority = 46, .action = RULE_GOTO, .table = 47 },
+        { "loadbalancer", .family = IP_V4, .priority = 46, .action = RULE_GOTO,
+          .goto_priority = 47 },
         { "loadbalancer", .family = IP_V4, .priority = 47, .action = RULE_NOP },
     };
+    static const struct desired_keep kept[] = { { "pods", IP_V4, 46, 47 } };
     const struct desired d = { .rules = rules, .n_rules = 2, .held = held, .n_held = 1 };
+    const struct desired gone = { .kept = kept, .n_kept = 1 };
     struct world w = world_new(LINKS);
     assert_int_equal(sync_fully(&w, &d, false), 2);
     assert_string_equal(output("ip -4 rule | grep -c '^46:.*goto 47'"), "1\n");
+    assert_int_equal(sync_fully(&w, &gone, true), 2);
+    assert_string_equal(output("ip -4 rule | grep -c 'proto 107'"), "0\n");
     world_done(&w);
 }
 
