@@ -203,6 +203,31 @@ static inline void agent_close(struct agent *a)
     vec_done(&a->notes);
 }
 
+/* A folder with one manifest, and those who follow it; b may be NULL. */
+static inline void world_begin(struct world *w, struct agent *a, struct agent *b, const char *name,
+                               const char *manifest)
+{
+    world_open(w);
+    world_put(w, name, manifest);
+    agent_start(a, w);
+    if (b)
+        agent_start(b, w);
+}
+
+static inline void world_end(struct world *w, struct agent *a, struct agent *b)
+{
+    agent_close(a);
+    if (b)
+        agent_close(b);
+    world_close(w);
+}
+
+static inline int agent_write(struct agent *a, struct status_write write)
+{
+    struct err err;
+    return a->source->ops->write(a->source, &write, &err);
+}
+
 /* Notes that hold the text. */
 static inline size_t agent_noted(const struct agent *a, const char *text)
 {

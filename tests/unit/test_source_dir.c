@@ -100,9 +100,7 @@ static void a_half_written_file_is_left_alone(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "a.yaml", NAMESPACE("a", "old") SERVICE("s", "1"));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "a.yaml", NAMESPACE("a", "old") SERVICE("s", "1"));
     FILE *f = fopen(world_path(&w, "a.yaml"), "we");
     fputs(NAMESPACE("a", "new"), f);
     fflush(f);
@@ -116,8 +114,7 @@ static void a_half_written_file_is_left_alone(void **state)
     const struct service *s = agent_get(&a, KIND_SERVICE, "default", "s");
     assert_int_equal(s->ports[0].port, 2);
     assert_int_equal(a.notes.n, 0);
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void files_and_folders_come_and_go(void **state)
@@ -168,9 +165,7 @@ static void a_bad_file_keeps_its_last_good_version(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "a.yaml", NAMESPACE("a", "1"));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "a.yaml", NAMESPACE("a", "1"));
     world_put(&w, "a.yaml", NAMESPACE("a", "2") "x: [\n");
     world_until(&w, a.notes.n == 1);
     assert_string_equal(a.notes.v[0],
@@ -184,8 +179,7 @@ static void a_bad_file_keeps_its_last_good_version(void **state)
     world_put(&w, "a.yaml", NAMESPACE("a", "3"));
     world_until(&w, HAS(&a, "a", "3"));
     assert_int_equal(a.notes.n, 1);
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void a_bad_object_keeps_its_last_good_version(void **state)
@@ -193,9 +187,7 @@ static void a_bad_object_keeps_its_last_good_version(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "a.yaml", SERVICE("s", "1") "---\n" NAMESPACE("a", "1"));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "a.yaml", SERVICE("s", "1") "---\n" NAMESPACE("a", "1"));
     world_put(&w, "a.yaml", SERVICE("s", "x") "---\n" NAMESPACE("a", "2"));
     world_until(&w, HAS(&a, "a", "2"));
     assert_int_equal(
@@ -214,8 +206,7 @@ static void a_bad_object_keeps_its_last_good_version(void **state)
     world_put(&w, "a.yaml", NAMESPACE("a", "5"));
     world_until(&w, HAS(&a, "a", "5"));
     assert_null(agent_get(&a, KIND_SERVICE, "default", "s"));
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void the_first_file_by_name_wins(void **state)
@@ -223,9 +214,7 @@ static void the_first_file_by_name_wins(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "b.yaml", NAMESPACE("x", "b") "---\n" NAMESPACE("x", "twice"));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "b.yaml", NAMESPACE("x", "b") "---\n" NAMESPACE("x", "twice"));
     assert_true(HAS(&a, "x", "b"));
     assert_int_equal(agent_noted(&a, "E b.yaml:5:1: Namespace x is already at line 1"), 1);
     world_put(&w, "c.yaml", "\n" NAMESPACE("x", "c"));
@@ -243,8 +232,7 @@ static void the_first_file_by_name_wins(void **state)
     world_until(&w, HAS(&a, "x", "c"));
     unlink(world_path(&w, "c.yaml"));
     world_until(&w, HAS(&a, "x", "none"));
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void unknown_kinds_are_noted_once(void **state)
@@ -252,11 +240,9 @@ static void unknown_kinds_are_noted_once(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "a.yaml",
-              "apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n---\n"
-              "apiVersion: v2\nkind: Pod\n");
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "a.yaml",
+                "apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n---\n"
+                "apiVersion: v2\nkind: Pod\n");
     assert_int_equal(a.notes.n, 2);
     assert_string_equal(a.notes.v[0], "I a.yaml:1:1: apiVersion v1, kind Pod is none that Portolan "
                                       "reads: skipped");
@@ -269,8 +255,7 @@ static void unknown_kinds_are_noted_once(void **state)
     world_put(&w, "b.yaml", NAMESPACE("b", "1"));
     agent_load(&a, &w);
     assert_int_equal(a.notes.n, 0);
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void a_burst_is_one_change(void **state)
@@ -303,17 +288,14 @@ static void lost_events_are_made_up_for(void **state)
     fclose(f);
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "old.yaml", NAMESPACE("old", "1"));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "old.yaml", NAMESPACE("old", "1"));
     /* Alternating names, since equal events in a row are one. */
     for (int i = 0; i < limit; i++)
         world_put(&w, i & 1 ? "a.txt" : "b.txt", "");
     world_put(&w, "new.yaml", NAMESPACE("new", "1"));
     unlink(world_path(&w, "old.yaml"));
     world_until(&w, HAS(&a, "new", "1") && HAS(&a, "old", "none"));
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void the_folder_itself_may_come_back(void **state)
@@ -321,9 +303,7 @@ static void the_folder_itself_may_come_back(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "a.yaml", NAMESPACE("a", "1"));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "a.yaml", NAMESPACE("a", "1"));
     char away[80];
     snprintf(away, sizeof(away), "%s.away", w.path);
     rename(w.path, away);
@@ -337,8 +317,7 @@ static void the_folder_itself_may_come_back(void **state)
     assert_int_equal(a.notes.n, 2);
     assert_string_equal(a.notes.v[1], "I : the folder can be used again");
     assert_string_equal(agent_unready(&a), "");
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void a_folder_that_may_not_be_read_is_waited_for(void **state)

@@ -61,26 +61,17 @@ static struct status_write ingress(const char *version, const char *ip)
                                   .ingress = ip };
 }
 
-static int do_write(struct agent *a, struct status_write w)
-{
-    struct err err;
-    return a->source->ops->write(a->source, &w, &err);
-}
-
 static void a_node_publishes_beside_what_its_manifest_says(void **state)
 {
     (void)state;
     struct world w;
     struct agent a, b;
-    world_open(&w);
-    world_put(&w, "m.yaml",
-              NODE("edge-a", "z: kept, reweave.levk.dev/addresses: 192.0.2.1,"
-                             "reweave.levk.dev/weave: mine"));
-    agent_start(&a, &w);
-    agent_start(&b, &w);
+    world_begin(&w, &a, &b, "m.yaml",
+                NODE("edge-a", "z: kept, reweave.levk.dev/addresses: 192.0.2.1,"
+                               "reweave.levk.dev/weave: mine"));
     assert_true(holds(&a, "192.0.2.1"));
     assert_false(world_has(&w, NODE_RECORD));
-    assert_int_equal(do_write(&a, annotations("203.0.113.9,203.0.113.10", "")), 0);
+    assert_int_equal(agent_write(&a, annotations("203.0.113.9,203.0.113.10", "")), 0);
     world_until(&w, holds(&a, "203.0.113.9,203.0.113.10") && holds(&b, "203.0.113.9,203.0.113.10"));
     const struct node *n = agent_get(&b, KIND_NODE, "", "edge-a");
     assert_false(label_present(&n->o.meta.annotations, ANNOTATION_OVERLAY));
@@ -89,15 +80,13 @@ static void a_node_publishes_beside_what_its_manifest_says(void **state)
     world_put(&w, "m.yaml", NODE("edge-a", "z: new, reweave.levk.dev/addresses: 192.0.2.2"));
     world_until(&w, !strcmp(says(&b, "z"), "new"));
     assert_true(holds(&b, "203.0.113.9,203.0.113.10"));
-    assert_int_equal(do_write(&b, annotations("", "10.32.0.1,02:00:00:00:00:01")), 0);
+    assert_int_equal(agent_write(&b, annotations("", "10.32.0.1,02:00:00:00:00:01")), 0);
     world_until(&w, holds(&a, ""));
     assert_string_equal(says(&a, ANNOTATION_OVERLAY), "10.32.0.1,02:00:00:00:00:01");
     agent_close(&a);
     agent_load(&a, &w);
     assert_string_equal(says(&a, ANNOTATION_OVERLAY), "10.32.0.1,02:00:00:00:00:01");
-    agent_close(&a);
-    agent_close(&b);
-    world_close(&w);
+    world_end(&w, &a, &b);
 }
 
 static void nothing_is_written_when_nothing_changes(void **state)
@@ -105,16 +94,13 @@ static void nothing_is_written_when_nothing_changes(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "m.yaml", NODE("edge-a", ""));
-    agent_start(&a, &w);
-    assert_int_equal(do_write(&a, annotations("203.0.113.9", "")), 0);
-    assert_int_equal(do_write(&a, annotations("203.0.113.9", "")), 0);
+    world_begin(&w, &a, NULL, "m.yaml", NODE("edge-a", ""));
+    assert_int_equal(agent_write(&a, annotations("203.0.113.9", "")), 0);
+    assert_int_equal(agent_write(&a, annotations("203.0.113.9", "")), 0);
     char *record = world_get(&w, NODE_RECORD);
     assert_non_null(strstr(record, "\"resourceVersion\": \"1\""));
     free(record);
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void a_status_is_written_once_for_each_version(void **state)
@@ -122,23 +108,18 @@ static void a_status_is_written_once_for_each_version(void **state)
     (void)state;
     struct world w;
     struct agent a, b;
-    world_open(&w);
-    world_put(&w, "m.yaml", SERVICE("web", HELD));
-    agent_start(&a, &w);
-    agent_start(&b, &w);
+    world_begin(&w, &a, &b, "m.yaml", SERVICE("web", HELD));
     assert_string_equal(web(&a)->o.meta.resource_version, "");
-    assert_int_equal(do_write(&a, ingress("", "203.0.113.9")), 0);
-    assert_int_equal(do_write(&b, ingress("", "203.0.113.8")), -EAGAIN);
+    assert_int_equal(agent_write(&a, ingress("", "203.0.113.9")), 0);
+    assert_int_equal(agent_write(&b, ingress("", "203.0.113.8")), -EAGAIN);
     world_until(&w, shows(&a, "203.0.113.9") && shows(&b, "203.0.113.9"));
     assert_int_equal(web(&b)->ingress[0].mode, IP_MODE_PROXY);
     assert_string_equal(web(&b)->o.meta.resource_version, "1");
-    assert_int_equal(do_write(&b, ingress("1", "")), 0);
+    assert_int_equal(agent_write(&b, ingress("1", "")), 0);
     world_until(&w, shows(&a, ""));
     assert_string_equal(web(&a)->load_balancer_ip, "203.0.113.9");
     assert_int_equal(web(&a)->n_ports, 1);
-    agent_close(&a);
-    agent_close(&b);
-    world_close(&w);
+    world_end(&w, &a, &b);
 }
 
 static const char *addresses_of(const struct agent *a, const char *node)
@@ -151,7 +132,7 @@ static const char *addresses_of(const struct agent *a, const char *node)
 static void write_at_last(struct world *w, struct agent *a, const struct status_write *write)
 {
     int64_t end = clock_mono_us() + 10000000;
-    while (do_write(a, *write) && clock_mono_us() < end)
+    while (agent_write(a, *write) && clock_mono_us() < end)
         uv_run(&w->loop, UV_RUN_ONCE);
 }
 
@@ -161,10 +142,7 @@ static void two_that_write_while_the_manifest_changes_lose_nothing(void **state)
     struct world w;
     struct agent a, b;
     char address[32], manifest[512];
-    world_open(&w);
-    world_put(&w, "m.yaml", NODE("edge-a", "") NODE("edge-b", "") SERVICE("web", HELD));
-    agent_start(&a, &w);
-    agent_start(&b, &w);
+    world_begin(&w, &a, &b, "m.yaml", NODE("edge-a", "") NODE("edge-b", "") SERVICE("web", HELD));
     for (int i = 0; i < 50; i++) {
         snprintf(manifest, sizeof(manifest),
                  NODE("edge-a", "z: v%d") NODE("edge-b", "") SERVICE("web", HELD), i);
@@ -176,7 +154,7 @@ static void two_that_write_while_the_manifest_changes_lose_nothing(void **state)
         write_at_last(&w, &b, &other);
         struct agent *writer = i % 2 ? &a : &b;
         struct status_write status = ingress(web(writer)->o.meta.resource_version, address);
-        do_write(writer, status);
+        agent_write(writer, status);
         uv_run(&w.loop, UV_RUN_NOWAIT);
     }
     world_until(&w, !strcmp(says(&a, "z"), "v49") && !strcmp(says(&b, "z"), "v49"));
@@ -185,9 +163,7 @@ static void two_that_write_while_the_manifest_changes_lose_nothing(void **state)
     world_until(&w, object_equal(&web(&a)->o, &web(&b)->o));
     assert_true(atoi(web(&a)->o.meta.resource_version) > 1);
     assert_int_equal(a.notes.n + b.notes.n, 0);
-    agent_close(&a);
-    agent_close(&b);
-    world_close(&w);
+    world_end(&w, &a, &b);
 }
 
 /* As `kubectl get -o yaml` gives it: an API server drops it, here the first write does. */
@@ -196,15 +172,12 @@ static void a_status_in_the_manifest_can_be_cleared(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "m.yaml",
-              SERVICE("web", HELD) "status: {loadBalancer: {ingress: [{ip: 203.0.113.7}]}}\n");
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "m.yaml",
+                SERVICE("web", HELD) "status: {loadBalancer: {ingress: [{ip: 203.0.113.7}]}}\n");
     assert_true(shows(&a, "203.0.113.7"));
-    assert_int_equal(do_write(&a, ingress("", "")), 0);
+    assert_int_equal(agent_write(&a, ingress("", "")), 0);
     world_until(&w, shows(&a, ""));
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void a_service_that_leaves_the_class_loses_its_status(void **state)
@@ -212,10 +185,8 @@ static void a_service_that_leaves_the_class_loses_its_status(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "m.yaml", SERVICE("web", HELD));
-    agent_start(&a, &w);
-    assert_int_equal(do_write(&a, ingress("", "203.0.113.9")), 0);
+    world_begin(&w, &a, NULL, "m.yaml", SERVICE("web", HELD));
+    assert_int_equal(agent_write(&a, ingress("", "203.0.113.9")), 0);
     world_until(&w, shows(&a, "203.0.113.9"));
     world_put(&w, "m.yaml", SERVICE("web", "type: ClusterIP"));
     world_until(&w, shows(&a, ""));
@@ -223,8 +194,7 @@ static void a_service_that_leaves_the_class_loses_its_status(void **state)
     world_put(&w, "m.yaml", SERVICE("web", HELD));
     world_until(&w, web(&a)->type == SERVICE_LOADBALANCER);
     assert_true(shows(&a, ""));
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void another_load_balancers_service_is_as_its_manifest_says(void **state)
@@ -251,27 +221,24 @@ static void a_lost_or_bad_record_costs_only_what_it_said(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "m.yaml", NODE("edge-a", "z: kept"));
-    agent_start(&a, &w);
-    assert_int_equal(do_write(&a, annotations("203.0.113.9", "")), 0);
+    world_begin(&w, &a, NULL, "m.yaml", NODE("edge-a", "z: kept"));
+    assert_int_equal(agent_write(&a, annotations("203.0.113.9", "")), 0);
     world_until(&w, holds(&a, "203.0.113.9"));
     world_put(&w, NODE_RECORD, "{");
     world_until(&w, holds(&a, ""));
     assert_string_equal(says(&a, "z"), "kept");
     assert_int_equal(agent_noted(&a, "what it said is lost"), 1);
-    assert_int_equal(do_write(&a, annotations("203.0.113.9", "")), 0);
+    assert_int_equal(agent_write(&a, annotations("203.0.113.9", "")), 0);
     world_until(&w, holds(&a, "203.0.113.9"));
     remove(world_path(&w, NODE_RECORD));
     world_until(&w, holds(&a, ""));
-    assert_int_equal(do_write(&a, annotations("203.0.113.8", "")), 0);
+    assert_int_equal(agent_write(&a, annotations("203.0.113.8", "")), 0);
     world_until(&w, holds(&a, "203.0.113.8"));
     world_put(&w, NODE_RECORD, "{");
     world_until(&w, holds(&a, ""));
     remove(world_path(&w, "m.yaml"));
     world_until(&w, !world_has(&w, NODE_RECORD));
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 /* Moves of an address are seen while somebody's editor has the file half written. */
@@ -280,17 +247,14 @@ static void a_record_is_followed_while_its_manifest_is_bad(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "m.yaml", NODE("edge-a", "z: kept") SERVICE("web", HELD));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "m.yaml", NODE("edge-a", "z: kept") SERVICE("web", HELD));
     world_put(&w, "m.yaml", "{");
     world_until(&w, a.notes.n);
-    assert_int_equal(do_write(&a, annotations("203.0.113.9", "")), 0);
-    assert_int_equal(do_write(&a, ingress("", "203.0.113.9")), 0);
+    assert_int_equal(agent_write(&a, annotations("203.0.113.9", "")), 0);
+    assert_int_equal(agent_write(&a, ingress("", "203.0.113.9")), 0);
     world_until(&w, holds(&a, "203.0.113.9") && shows(&a, "203.0.113.9"));
     assert_string_equal(says(&a, "z"), "kept");
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void a_record_alone_is_no_object(void **state)
@@ -298,21 +262,18 @@ static void a_record_alone_is_no_object(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "m.yaml", NODE("edge-a", "") SERVICE("web", HELD));
-    agent_start(&a, &w);
-    assert_int_equal(do_write(&a, annotations("203.0.113.9", "")), 0);
+    world_begin(&w, &a, NULL, "m.yaml", NODE("edge-a", "") SERVICE("web", HELD));
+    assert_int_equal(agent_write(&a, annotations("203.0.113.9", "")), 0);
     agent_close(&a);
     world_put(&w, "m.yaml", NODE("edge-a", "z: [1]") SERVICE("web", "type: 5"));
     agent_begin(&a, &w);
     assert_false(agent_synced(&a));
     assert_int_equal(a.objects.n, 0);
-    assert_int_equal(do_write(&a, ingress("", "203.0.113.9")), -EAGAIN);
+    assert_int_equal(agent_write(&a, ingress("", "203.0.113.9")), -EAGAIN);
     assert_false(world_has(&w, SERVICE_RECORD));
     world_put(&w, "m.yaml", NODE("edge-a", ""));
     world_until(&w, holds(&a, "203.0.113.9"));
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void records_go_with_their_objects(void **state)
@@ -320,21 +281,18 @@ static void records_go_with_their_objects(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "m.yaml", NODE("edge-a", "") SERVICE("web", HELD));
-    agent_start(&a, &w);
-    assert_int_equal(do_write(&a, annotations("203.0.113.9", "")), 0);
-    assert_int_equal(do_write(&a, ingress("", "203.0.113.9")), 0);
+    world_begin(&w, &a, NULL, "m.yaml", NODE("edge-a", "") SERVICE("web", HELD));
+    assert_int_equal(agent_write(&a, annotations("203.0.113.9", "")), 0);
+    assert_int_equal(agent_write(&a, ingress("", "203.0.113.9")), 0);
     world_put(&w, "m.yaml", "");
     world_until(&w, !a.objects.n);
     world_until(&w, !world_has(&w, NODE_RECORD) && !world_has(&w, SERVICE_RECORD));
-    assert_int_equal(do_write(&a, annotations("203.0.113.9", "")), -EAGAIN);
-    assert_int_equal(do_write(&a, ingress("", "203.0.113.9")), -EAGAIN);
+    assert_int_equal(agent_write(&a, annotations("203.0.113.9", "")), -EAGAIN);
+    assert_int_equal(agent_write(&a, ingress("", "203.0.113.9")), -EAGAIN);
     world_put(&w, "m.yaml", NODE("edge-a", "") SERVICE("web", HELD));
     world_until(&w, a.objects.n == 2);
     assert_true(holds(&a, "") && shows(&a, ""));
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 int main(void)

@@ -1,13 +1,9 @@
 /* Records that other hands have changed while agents run. */
 #include "test.h"
 
-#include "dir_help.h"
+#include "dir_class.h"
 
-#define RECORD       ".status/portmaps/games/web.json"
-#define CLASS_RECORD ".status/portmapclasses/public.json"
-#define CLASS                                                                            \
-    "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMapClass\nmetadata: {name: public}\n" \
-    "spec: {nodes: {edge-a: {interfaces: [eth0]}}, returnPath: {mode: Vxlan}}\n"
+#define RECORD ".status/portmaps/games/web.json"
 #define MAPPING(port)                                                                          \
     "---\napiVersion: kuport.wlz.li/v1alpha1\nkind: PortMap\nmetadata: {name: web, "           \
     "namespace: games}\nspec: {className: public, protocol: TCP, serviceRef: {name: s, port: " \
@@ -47,10 +43,7 @@ static void a_spec_edited_in_the_record_is_put_right(void **state)
     } cases[] = { { "\"eth0\"", "\"eth9\"" }, { "\"port\": 80", "\"port\": 81" } };
     struct world w;
     struct agent a, b;
-    world_open(&w);
-    world_put(&w, "m.yaml", MAPPING("80"));
-    agent_start(&a, &w);
-    agent_start(&b, &w);
+    world_begin(&w, &a, &b, "m.yaml", MAPPING("80"));
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char uid[40];
         int64_t generation = mapping(&a)->o.meta.generation;
@@ -70,14 +63,7 @@ static void a_spec_edited_in_the_record_is_put_right(void **state)
     world_until(&w, a.notes.n == 1 && b.notes.n == 1);
     assert_int_equal(mapping(&a)->port, 80);
     assert_true(record_has(&w, RECORD, "\"port\": 80"));
-    agent_close(&a);
-    agent_close(&b);
-    world_close(&w);
-}
-
-static const struct portmap_class *class(const struct agent *a)
-{
-    return agent_get(a, KIND_PORTMAPCLASS, "", "public");
+    world_end(&w, &a, &b);
 }
 
 static bool at_version(const struct agent *a, const char *version)
@@ -91,21 +77,11 @@ static void a_lost_class_record_is_written_again(void **state)
     (void)state;
     struct world w;
     struct agent a, b;
-    struct err err;
-    world_open(&w);
-    world_put(&w, "c.yaml", CLASS);
-    agent_start(&a, &w);
-    agent_start(&b, &w);
+    world_begin(&w, &a, &b, "c.yaml", CLASS);
     struct link_claim claim = {
         .key = "a/b", .peer = { "a", "b" }, .subnet = "169.254.77.0/31", .slot = 0
     };
-    struct status_write s = { .kind = WRITE_CLASS_LINKS,
-                              .ns = "",
-                              .name = "public",
-                              .resource_version = "1",
-                              .links = &claim,
-                              .n_links = 1 };
-    assert_int_equal(a.source->ops->write(a.source, &s, &err), 0);
+    assert_int_equal(agent_write(&a, links_write("1", &claim, 1)), 0);
     world_until(&w, at_version(&a, "2") && at_version(&b, "2"));
     char uid[40];
     snprintf(uid, sizeof(uid), "%s", class(&a)->o.meta.uid);
@@ -136,9 +112,7 @@ static void a_lost_class_record_is_written_again(void **state)
     world_until(&w, at_version(&a, "1") && at_version(&b, "1"));
     assert_int_equal(class(&a)->status.n_links, 0);
     assert_string_not_equal(class(&a)->o.meta.uid, uid);
-    agent_close(&a);
-    agent_close(&b);
-    world_close(&w);
+    world_end(&w, &a, &b);
 }
 
 int main(void)

@@ -5,14 +5,10 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
-#include "dir_help.h"
+#include "dir_class.h"
 
 #define PROCESSES 8
 #define ROUNDS    25
-
-#define CLASS                                                                            \
-    "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMapClass\nmetadata: {name: public}\n" \
-    "spec: {nodes: {a: {interfaces: [eth0]}}, returnPath: {mode: Vxlan}}\n"
 
 /* Runs `work` in each of the processes, all at the same time; true when all returned 0. */
 static bool at_once(int (*work)(struct world *w, int me), struct world *w)
@@ -41,11 +37,6 @@ static bool at_once(int (*work)(struct world *w, int me), struct world *w)
     return good;
 }
 
-static const struct portmap_class *class(const struct agent *a)
-{
-    return agent_get(a, KIND_PORTMAPCLASS, "", "public");
-}
-
 static int start_and_tell(struct world *w, int me)
 {
     struct agent a;
@@ -53,7 +44,7 @@ static int start_and_tell(struct world *w, int me)
     agent_open(&a, w);
     if (uv_loop_init(&w->loop) || a.source->ops->start(a.source, &w->loop, NULL))
         return 1;
-    while (!a.source->ops->synced(a.source)) /* another one has the lock */
+    while (!agent_synced(&a)) /* another one has the lock */
         uv_run(&w->loop, UV_RUN_ONCE);
     snprintf(name, sizeof(name), "uid%d", me);
     world_put(w, name, class(&a)->o.meta.uid);
@@ -84,17 +75,11 @@ static void one_of_many_admits(void **state)
 static int write_row(struct world *w, int me)
 {
     struct agent a;
-    struct err err;
     char node[8];
     agent_load(&a, w);
     snprintf(node, sizeof(node), "n%d", me);
     for (uint32_t i = 1; i <= ROUNDS;) {
-        struct status_write s = { .kind = WRITE_CLASS_ROW,
-                                  .ns = "",
-                                  .name = "public",
-                                  .resource_version = "",
-                                  .row = { .name = node, .message = "", .underlay_mtu = i } };
-        int r = a.source->ops->write(a.source, &s, &err);
+        int r = agent_write(&a, row_write(node, i));
         if (r && r != -EAGAIN)
             return 1;
         i += !r;
@@ -108,7 +93,6 @@ static int claim(struct world *w, int me)
 {
     for (uint32_t i = 0; i < ROUNDS;) {
         struct agent a;
-        struct err err;
         agent_load(&a, w);
         const struct portmap_class *c = class(&a);
         uint32_t n = c->status.n_links;
@@ -118,13 +102,7 @@ static int claim(struct world *w, int me)
         if (n)
             memcpy(links, c->status.links, n * sizeof(*links));
         links[n] = (struct link_claim){ .key = key, .peer = { "a", "b" }, .subnet = "" };
-        struct status_write s = { .kind = WRITE_CLASS_LINKS,
-                                  .ns = "",
-                                  .name = "public",
-                                  .resource_version = c->o.meta.resource_version,
-                                  .links = links,
-                                  .n_links = n + 1 };
-        int r = a.source->ops->write(a.source, &s, &err);
+        int r = agent_write(&a, links_write(c->o.meta.resource_version, links, n + 1));
         free(links);
         agent_close(&a);
         if (r && r != -EAGAIN)
@@ -144,9 +122,7 @@ static void no_write_is_lost(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "c.yaml", CLASS);
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "c.yaml", CLASS);
     agent_close(&a);
     assert_true(at_once(write_row, &w));
     assert_true(at_once(write_both, &w));
@@ -157,8 +133,7 @@ static void no_write_is_lost(void **state)
     assert_int_equal(class(&a)->status.n_links, PROCESSES / 2 * ROUNDS);
     /* One version for each write, the first for the creation. */
     assert_int_equal(atoi(class(&a)->o.meta.resource_version), 1 + 2 * PROCESSES * ROUNDS);
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 /* As when an agent is stopped while it holds the lock: the others' loops go on. */
@@ -167,44 +142,31 @@ static void a_held_lock_stops_no_loop(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    struct err err;
-    world_open(&w);
-    world_put(&w, "c.yaml", CLASS);
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "c.yaml", CLASS);
     agent_close(&a);
     int lock = open(world_path(&w, ".status/.lock"), O_RDWR | O_CLOEXEC);
     assert_int_equal(flock(lock, LOCK_EX), 0);
-    agent_open(&a, &w);
-    assert_int_equal(a.source->ops->start(a.source, &w.loop, &err), 0);
-    assert_false(a.source->ops->synced(a.source));
+    agent_begin(&a, &w);
+    assert_false(agent_synced(&a));
     world_until(&w, a.notes.n);
     assert_int_equal(agent_noted(&a, "another agent holds "), 1);
-    assert_false(a.source->ops->synced(a.source));
-    struct buf why = { 0 };
-    a.source->ops->unready(a.source, &why);
-    assert_non_null(strstr(buf_str(&why), "another agent holds "));
-    buf_done(&why);
+    assert_false(agent_synced(&a));
+    assert_non_null(strstr(agent_unready(&a), "another agent holds "));
     assert_int_equal(flock(lock, LOCK_UN), 0);
-    world_until(&w, a.source->ops->synced(a.source) && class(&a));
+    world_until(&w, agent_synced(&a) && class(&a));
     assert_int_equal(agent_noted(&a, "can be used again"), 1);
     /* A write is for later, and a snapshot to decide it by comes. */
     assert_int_equal(flock(lock, LOCK_EX), 0);
-    struct status_write s = { .kind = WRITE_CLASS_ROW,
-                              .ns = "",
-                              .name = "public",
-                              .resource_version = "",
-                              .row = { .name = "n", .message = "" } };
     unsigned before = a.changed;
-    assert_int_equal(a.source->ops->write(a.source, &s, &err), -EAGAIN);
+    assert_int_equal(agent_write(&a, row_write("n", 0)), -EAGAIN);
     uv_run(&w.loop, UV_RUN_ONCE);
     assert_int_equal(a.changed, before);
     assert_int_equal(flock(lock, LOCK_UN), 0);
     world_until(&w, a.changed > before);
-    assert_int_equal(a.source->ops->write(a.source, &s, &err), 0);
+    assert_int_equal(agent_write(&a, row_write("n", 0)), 0);
     world_until(&w, class(&a)->status.n_nodes == 1);
     close(lock);
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 /* ---- following against reading anew ---- */

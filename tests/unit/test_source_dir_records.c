@@ -3,11 +3,9 @@
 
 #include <errno.h>
 
-#include "dir_help.h"
+#include "dir_class.h"
 
-#define CLASS                                                                            \
-    "apiVersion: kuport.wlz.li/v1alpha1\nkind: PortMapClass\nmetadata: {name: public}\n" \
-    "spec: {nodes: {edge-a: {interfaces: [eth0]}}, returnPath: {mode: Vxlan}}\n"
+#define RECORD ".status/portmaps/games/web.json"
 #define MAPPING(name, meta, spec)                                                        \
     "---\napiVersion: kuport.wlz.li/v1alpha1\nkind: PortMap\nmetadata: {name: " name     \
     ", namespace: games" meta "}\nspec: {className: public, protocol: TCP, serviceRef: " \
@@ -16,11 +14,6 @@
 static const struct portmap *mapping(const struct agent *a, const char *name)
 {
     return agent_get(a, KIND_PORTMAP, "games", name);
-}
-
-static const struct portmap_class *class(const struct agent *a)
-{
-    return agent_get(a, KIND_PORTMAPCLASS, "", "public");
 }
 
 static int64_t generation(const struct agent *a)
@@ -47,30 +40,13 @@ static struct status_write portmap_write(const char *version, const char *addres
     return w;
 }
 
-static struct status_write row_write(const char *node, uint32_t mtu)
-{
-    return (struct status_write){ .kind = WRITE_CLASS_ROW,
-                                  .ns = "",
-                                  .name = "public",
-                                  .resource_version = "",
-                                  .row = { .name = node, .message = "", .underlay_mtu = mtu } };
-}
-
-static int do_write(struct agent *a, const struct status_write *w, struct err *err)
-{
-    return a->source->ops->write(a->source, w, err);
-}
-
 static void a_manifest_is_admitted_once_by_whoever_comes_first(void **state)
 {
     (void)state;
     struct world w;
     struct agent a, b, c;
-    world_open(&w);
-    world_put(&w, "m.yaml", CLASS MAPPING("web", ", labels: {x: y}", "port: 80"));
     int64_t before = clock_wall();
-    agent_start(&a, &w);
-    agent_start(&b, &w);
+    world_begin(&w, &a, &b, "m.yaml", CLASS MAPPING("web", ", labels: {x: y}", "port: 80"));
     const struct portmap *m = mapping(&a, "web");
     assert_non_null(m);
     assert_int_equal(strlen(m->o.meta.uid), 36);
@@ -79,18 +55,16 @@ static void a_manifest_is_admitted_once_by_whoever_comes_first(void **state)
     assert_in_range(m->o.meta.creation, before, clock_wall());
     assert_true(object_equal(&m->o, &mapping(&b, "web")->o));
     assert_true(object_equal(&class(&a)->o, &class(&b)->o));
-    char *record = world_get(&w, ".status/portmaps/games/web.json");
+    char *record = world_get(&w, RECORD);
     assert_non_null(strstr(record, "\"className\": \"public\""));
     free(record);
-    assert_true(world_has(&w, ".status/portmapclasses/public.json"));
+    assert_true(world_has(&w, CLASS_RECORD));
     assert_false(world_has(&w, ".status/.tmp"));
     /* Reading for once tells the same. */
     agent_load(&c, &w);
     assert_true(object_equal(&m->o, &mapping(&c, "web")->o));
-    agent_close(&a);
-    agent_close(&b);
     agent_close(&c);
-    world_close(&w);
+    world_end(&w, &a, &b);
 }
 
 static void what_the_manifest_says_of_itself_is_kept(void **state)
@@ -135,10 +109,7 @@ static void a_new_spec_is_a_new_generation_for_all(void **state)
     (void)state;
     struct world w;
     struct agent a, b;
-    world_open(&w);
-    world_put(&w, "m.yaml", MAPPING("web", "", "port: 80"));
-    agent_start(&a, &w);
-    agent_start(&b, &w);
+    world_begin(&w, &a, &b, "m.yaml", MAPPING("web", "", "port: 80"));
     world_put(&w, "m.yaml", MAPPING("web", "", "port: 80, interfaces: [eth0]"));
     world_until(&w, generation(&a) == 2 && generation(&b) == 2);
     assert_string_equal(mapping(&b, "web")->interfaces.v[0], "eth0");
@@ -152,9 +123,7 @@ static void a_new_spec_is_a_new_generation_for_all(void **state)
     world_put(&w, "n.yaml", MAPPING("other", "", "port: 81"));
     world_until(&w, mapping(&a, "other") && mapping(&b, "other"));
     assert_true(at_version(&a, "3"));
-    agent_close(&a);
-    agent_close(&b);
-    world_close(&w);
+    world_end(&w, &a, &b);
 }
 
 static void statuses_reach_every_agent(void **state)
@@ -162,24 +131,16 @@ static void statuses_reach_every_agent(void **state)
     (void)state;
     struct world w;
     struct agent a, b;
-    struct err err;
-    world_open(&w);
-    world_put(&w, "m.yaml", MAPPING("web", "", "port: 80"));
-    agent_start(&a, &w);
-    agent_start(&b, &w);
-    struct status_write s = portmap_write("1", "10.0.0.1");
-    assert_int_equal(do_write(&a, &s, &err), 0);
+    world_begin(&w, &a, &b, "m.yaml", MAPPING("web", "", "port: 80"));
+    assert_int_equal(agent_write(&a, portmap_write("1", "10.0.0.1")), 0);
     assert_true(at_version(&a, "1")); /* not from within the call */
     world_until(&w, at_version(&a, "2") && at_version(&b, "2"));
     assert_string_equal(mapping(&b, "web")->status.endpoint_address, "10.0.0.1");
     assert_true(object_equal(&mapping(&a, "web")->o, &mapping(&b, "web")->o));
     /* An old version is refused, the same status is no write. */
-    s = portmap_write("1", "10.0.0.2");
-    assert_int_equal(do_write(&b, &s, &err), -EAGAIN);
-    s = portmap_write("2", "10.0.0.1");
-    assert_int_equal(do_write(&b, &s, &err), 0);
-    s = portmap_write("2", "10.0.0.2");
-    assert_int_equal(do_write(&b, &s, &err), 0);
+    assert_int_equal(agent_write(&b, portmap_write("1", "10.0.0.2")), -EAGAIN);
+    assert_int_equal(agent_write(&b, portmap_write("2", "10.0.0.1")), 0);
+    assert_int_equal(agent_write(&b, portmap_write("2", "10.0.0.2")), 0);
     world_until(&w, at_version(&a, "3") && at_version(&b, "3"));
     /* The status survives a new spec, and an agent. */
     world_put(&w, "m.yaml", MAPPING("web", "", "port: 80, interfaces: [eth0]"));
@@ -189,12 +150,10 @@ static void statuses_reach_every_agent(void **state)
     agent_start(&a, &w);
     assert_string_equal(mapping(&a, "web")->status.endpoint_address, "10.0.0.2");
     assert_true(at_version(&a, "4"));
-    s = portmap_write("4", "");
+    struct status_write s = portmap_write("4", "");
     s.name = "none";
-    assert_int_equal(do_write(&b, &s, &err), -EAGAIN);
-    agent_close(&a);
-    agent_close(&b);
-    world_close(&w);
+    assert_int_equal(agent_write(&b, s), -EAGAIN);
+    world_end(&w, &a, &b);
 }
 
 static void class_status_has_its_parts(void **state)
@@ -202,17 +161,11 @@ static void class_status_has_its_parts(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    struct err err;
-    world_open(&w);
-    world_put(&w, "c.yaml", CLASS);
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "c.yaml", CLASS);
     static const char *const nodes[] = { "c", "a", "b" };
-    for (int i = 0; i < 3; i++) {
-        struct status_write s = row_write(nodes[i], 1400);
-        assert_int_equal(do_write(&a, &s, &err), 0);
-    }
-    struct status_write s = row_write("b", 1300);
-    assert_int_equal(do_write(&a, &s, &err), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(agent_write(&a, row_write(nodes[i], 1400)), 0);
+    assert_int_equal(agent_write(&a, row_write("b", 1300)), 0);
     world_until(&w,
                 class(&a)->status.n_nodes == 3 && class(&a)->status.nodes[1].underlay_mtu == 1300);
     assert_string_equal(class(&a)->status.nodes[0].name, "a");
@@ -222,14 +175,9 @@ static void class_status_has_its_parts(void **state)
     struct link_claim claim = {
         .key = "a/b", .peer = { "a", "b" }, .subnet = "169.254.77.0/31", .slot = 0
     };
-    s = (struct status_write){ .kind = WRITE_CLASS_LINKS,
-                               .ns = "",
-                               .name = "public",
-                               .resource_version = version,
-                               .links = &claim,
-                               .n_links = 1 };
-    assert_int_equal(do_write(&a, &s, &err), 0);
-    assert_int_equal(do_write(&a, &s, &err), -EAGAIN);
+    struct status_write s = links_write(version, &claim, 1);
+    assert_int_equal(agent_write(&a, s), 0);
+    assert_int_equal(agent_write(&a, s), -EAGAIN);
     world_until(&w, class(&a)->status.n_links == 1);
     assert_string_equal(class(&a)->status.links[0].peer[1], "b");
     snprintf(version, sizeof(version), "%s", class(&a)->o.meta.resource_version);
@@ -244,13 +192,12 @@ static void class_status_has_its_parts(void **state)
                                .conditions = { &ready, 1 },
                                .observed_generation = 1,
                                .drop_rows = { drop, 2 } };
-    assert_int_equal(do_write(&a, &s, &err), 0);
+    assert_int_equal(agent_write(&a, s), 0);
     world_until(&w, class(&a)->status.conditions.n == 1);
     assert_int_equal(class(&a)->status.n_nodes, 2);
     assert_int_equal(class(&a)->status.n_links, 1);
     assert_int_equal(class(&a)->status.observed_generation, 1);
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 /* However a manifest goes wrong, the mapping stays, also for an agent that starts now. */
@@ -279,9 +226,7 @@ static void a_mistake_takes_no_mapping_away(void **state)
     };
     struct world w;
     struct agent a, b;
-    world_open(&w);
-    world_put(&w, "m.yaml", MAPPING("web", "", "port: 80"));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "m.yaml", MAPPING("web", "", "port: 80"));
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         world_put(&w, "m.yaml", cases[i].text);
         world_until(&w, a.notes.n == i + 1);
@@ -299,8 +244,7 @@ static void a_mistake_takes_no_mapping_away(void **state)
     assert_string_equal(
         a.notes.v[4], "E n.yaml:5:74: PortMap games/new: spec.prt is unknown; did you mean port?");
     assert_null(mapping(&a, "new"));
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void immutable_fields_stay(void **state)
@@ -323,9 +267,7 @@ static void immutable_fields_stay(void **state)
     };
     struct world w;
     struct agent a, b;
-    world_open(&w);
-    world_put(&w, "m.yaml", MAPPING("web", "", "port: 80"));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "m.yaml", MAPPING("web", "", "port: 80"));
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         world_put(&w, "m.yaml", cases[i].text);
         world_until(&w, agent_noted(&a, cases[i].said));
@@ -346,8 +288,7 @@ static void immutable_fields_stay(void **state)
     agent_close(&b);
     world_put(&w, "m.yaml", MAPPING("web", "", "port: 80, interfaces: [eth0]"));
     world_until(&w, generation(&a) == 2);
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void deleted_and_created_again_is_another_object(void **state)
@@ -355,10 +296,7 @@ static void deleted_and_created_again_is_another_object(void **state)
     (void)state;
     struct world w;
     struct agent a, b;
-    world_open(&w);
-    world_put(&w, "m.yaml", MAPPING("web", "", "port: 80"));
-    agent_start(&a, &w);
-    agent_start(&b, &w);
+    world_begin(&w, &a, &b, "m.yaml", MAPPING("web", "", "port: 80"));
     char uid[40];
     /* The same spec soon after: an editor's way of writing, nothing is lost. On a busy machine
      * it may not be soon enough; then again. */
@@ -392,12 +330,10 @@ static void deleted_and_created_again_is_another_object(void **state)
     assert_int_equal(mapping(&b, "web")->o.meta.creation, 1704067200);
     /* Gone for good: the record goes too. */
     unlink(world_path(&w, "m.yaml"));
-    world_until(&w, !world_has(&w, ".status/portmaps/games/web.json"));
+    world_until(&w, !world_has(&w, RECORD));
     assert_null(mapping(&a, "web"));
     assert_int_equal(a.notes.n + b.notes.n, 0);
-    agent_close(&a);
-    agent_close(&b);
-    world_close(&w);
+    world_end(&w, &a, &b);
 }
 
 static void a_bad_or_lost_record_is_made_anew(void **state)
@@ -405,17 +341,12 @@ static void a_bad_or_lost_record_is_made_anew(void **state)
     (void)state;
     struct world w;
     struct agent a, b;
-    struct err err;
-    world_open(&w);
-    world_put(&w, "m.yaml", MAPPING("web", "", "port: 80"));
-    agent_start(&a, &w);
-    agent_start(&b, &w);
-    struct status_write s = portmap_write("1", "10.0.0.1");
-    assert_int_equal(do_write(&a, &s, &err), 0);
+    world_begin(&w, &a, &b, "m.yaml", MAPPING("web", "", "port: 80"));
+    assert_int_equal(agent_write(&a, portmap_write("1", "10.0.0.1")), 0);
     world_until(&w, at_version(&a, "2"));
     char uid[40];
     snprintf(uid, sizeof(uid), "%s", mapping(&a, "web")->o.meta.uid);
-    world_put(&w, ".status/portmaps/games/web.json", "{\"kind\":");
+    world_put(&w, RECORD, "{\"kind\":");
     world_until(&w, at_version(&a, "1") && at_version(&b, "1"));
     assert_string_not_equal(mapping(&a, "web")->o.meta.uid, uid);
     assert_true(object_equal(&mapping(&a, "web")->o, &mapping(&b, "web")->o));
@@ -424,12 +355,10 @@ static void a_bad_or_lost_record_is_made_anew(void **state)
                          agent_noted(&b, "web.json is bad, what it said is lost"),
                      1);
     snprintf(uid, sizeof(uid), "%s", mapping(&a, "web")->o.meta.uid);
-    unlink(world_path(&w, ".status/portmaps/games/web.json"));
+    unlink(world_path(&w, RECORD));
     world_until(&w, mapping(&a, "web") && strcmp(mapping(&a, "web")->o.meta.uid, uid) &&
                         object_equal(&mapping(&a, "web")->o, &mapping(&b, "web")->o));
-    agent_close(&a);
-    agent_close(&b);
-    world_close(&w);
+    world_end(&w, &a, &b);
 }
 
 static void all_records_lost_at_once_come_back(void **state)
@@ -437,18 +366,12 @@ static void all_records_lost_at_once_come_back(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "m.yaml", CLASS MAPPING("web", "", "port: 80"));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "m.yaml", CLASS MAPPING("web", "", "port: 80"));
     nftw(world_path(&w, ".status"), world_remove, 16, FTW_DEPTH | FTW_PHYS);
-    world_until(&w, world_has(&w, ".status/portmaps/games/web.json") &&
-                        world_has(&w, ".status/portmapclasses/public.json"));
-    struct status_write s = portmap_write("1", "10.0.0.1");
-    struct err err;
-    assert_int_equal(do_write(&a, &s, &err), 0);
+    world_until(&w, world_has(&w, RECORD) && world_has(&w, CLASS_RECORD));
+    assert_int_equal(agent_write(&a, portmap_write("1", "10.0.0.1")), 0);
     world_until(&w, at_version(&a, "2"));
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 static void what_cannot_be_written_is_tried_again(void **state)
@@ -471,10 +394,8 @@ static void what_cannot_be_written_is_tried_again(void **state)
     assert_int_equal(a.notes.n, 1);
     /* The watch on the new folder of records works. */
     struct agent b;
-    struct err err;
-    struct status_write s = portmap_write("1", "10.0.0.1");
     agent_load(&b, &w);
-    assert_int_equal(do_write(&b, &s, &err), 0);
+    assert_int_equal(agent_write(&b, portmap_write("1", "10.0.0.1")), 0);
     agent_close(&b);
     world_until(&w, at_version(&a, "2"));
     agent_close(&a);
@@ -486,9 +407,8 @@ static void records_carry_the_last_good_version_over_a_restart(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "m.yaml", MAPPING("web", "", "port: 80") MAPPING("two", "", "port: 81"));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "m.yaml",
+                MAPPING("web", "", "port: 80") MAPPING("two", "", "port: 81"));
     agent_close(&a);
     /* the file is bad */
     world_put(&w, "m.yaml", "{");
@@ -506,13 +426,12 @@ static void records_carry_the_last_good_version_over_a_restart(void **state)
     assert_int_equal(mapping(&a, "web")->port, 80);
     assert_null(mapping(&a, "two"));
     world_until(&w, !world_has(&w, ".status/portmaps/games/two.json"));
-    assert_true(world_has(&w, ".status/portmaps/games/web.json"));
+    assert_true(world_has(&w, RECORD));
     world_put(&w, "m.yaml", MAPPING("web", "", "port: 80"));
     world_put(&w, "n.yaml", MAPPING("three", "", "port: 82"));
     world_until(&w, mapping(&a, "three"));
     assert_int_equal(generation(&a), 1);
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 int main(void)

@@ -158,7 +158,6 @@ static void the_longest_name_has_a_record(void **state)
         agent_start(&b, &w);
         assert_true(object_equal(&m->o, agent_get(&b, KIND_PORTMAP, "default", name)));
         /* Another's write is seen; the record goes with the manifest, also after a restart. */
-        struct err err;
         struct status_write s = {
             .kind = WRITE_PORTMAP_STATUS, .ns = "default", .name = name, .resource_version = "1"
         };
@@ -166,7 +165,7 @@ static void the_longest_name_has_a_record(void **state)
                                              .endpoint_node = "n",
                                              .endpoint_address = "10.0.0.1",
                                              .observed_generation = 1 };
-        assert_int_equal(b.source->ops->write(b.source, &s, &err), 0);
+        assert_int_equal(agent_write(&b, s), 0);
         world_until(&w, (m = agent_get(&a, KIND_PORTMAP, "default", name)) != NULL &&
                             m->status.has_endpoint);
         agent_close(&a);
@@ -185,9 +184,7 @@ static void a_record_that_cannot_be_removed_is_told_once(void **state)
     (void)state;
     struct world w;
     struct agent a;
-    world_open(&w);
-    world_put(&w, "m.yaml", MAPPING("m", "80"));
-    agent_start(&a, &w);
+    world_begin(&w, &a, NULL, "m.yaml", MAPPING("m", "80"));
     agent_close(&a);
     unlink(world_path(&w, "m.yaml"));
     unlink(world_path(&w, ".status/portmaps/default/m.json"));
@@ -206,8 +203,7 @@ static void a_record_that_cannot_be_removed_is_told_once(void **state)
     rmdir(world_path(&w, ".status/portmaps/default/m.json"));
     world_put(&w, "m.yaml", MAPPING("m", "80"));
     world_until(&w, agent_get(&a, KIND_PORTMAP, "default", "m"));
-    agent_close(&a);
-    world_close(&w);
+    world_end(&w, &a, NULL);
 }
 
 int main(void)
