@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "fake_port.h"
+#include "model/nft_text.h"
 #include "netns.h"
 
 const struct plan_options world_options = { .portmap = true,
@@ -45,6 +46,24 @@ const char *listing(void)
     return output("nft -s list table inet portolan 2>&1");
 }
 
+void load_text(const struct nft_table *table, struct nft_group *const *groups, size_t n)
+{
+    struct buf b = { 0 };
+    run("nft flush ruleset");
+    nft_text_table(&b, table);
+    nft_text_elements(&b, table, groups, n);
+    FILE *f = popen("nft -f /dev/stdin", "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(b.p, 1, b.n, f), b.n);
+    assert_int_equal(pclose(f), 0);
+    buf_done(&b);
+}
+
+void load_listing(void)
+{
+    run("text=$(nft list ruleset); nft flush ruleset; echo \"$text\" | nft -f -");
+}
+
 bool kernel_has(const char *text)
 {
     return strstr(listing(), text) != NULL;
@@ -75,6 +94,17 @@ struct nft_group *mapping(const char *owner, enum l4proto proto, uint16_t first,
         nft_put_flow(b, range ? NFT_REFUSERANGE4 : NFT_REFUSE4, &dialled6, proto, first, end);
     }
     return nft_group_end(b);
+}
+
+const struct nft_table *table_with_limit(enum nft_set set, uint32_t size)
+{
+    static struct nft_set_def sets[NFT_SET_COUNT];
+    static struct nft_table table;
+    memcpy(sets, nft_set_defs, sizeof(sets));
+    sets[set].size = size;
+    table = *plan_ruleset(&world_options);
+    table.sets = sets;
+    return &table;
 }
 
 struct words {
@@ -188,6 +218,13 @@ void world_done(struct world *w)
     nft_free(w->nft);
 }
 
+void restart(struct world *w)
+{
+    renew_port();
+    nft_free(w->nft);
+    w->nft = nft_new(port, plan_ruleset(&world_options));
+}
+
 void replace(struct world *w, size_t i, struct nft_group *g)
 {
     nft_group_unref(w->groups[i]);
@@ -211,4 +248,16 @@ void assert_in_kernel(struct nft_group *const *groups, size_t n)
     assert_string_equal(buf_str(&out), "");
     buf_done(&out);
     nft_free(other);
+}
+
+void assert_successor_idle(const struct world *w)
+{
+    struct nft *successor = nft_new(port, plan_ruleset(&world_options));
+    report_reset(&report);
+    fake_forget_sent(port);
+    assert_int_equal(nft_sync(successor, w->groups, w->n, false, &report, &err), 0);
+    assert_int_equal(report.bytes, 0);
+    assert_int_equal(fake_sent(port, NFNL_MSG_BATCH_BEGIN), 0);
+    assert_false(nft_foreign_change(successor));
+    nft_free(successor);
 }

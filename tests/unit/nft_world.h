@@ -2,8 +2,17 @@
  * nft tool. */
 #pragma once
 
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+
 #include "kernel/nft.h"
 #include "plan/plan.h"
+
+/* Types of messages, for the fake port. */
+#define NEWSETELEM (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWSETELEM)
+#define DELSETELEM (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELSETELEM)
+#define NEWCHAIN   (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWCHAIN)
+#define DELCHAIN   (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELCHAIN)
 
 extern struct nl_port *port; /* a fake one that stands before the kernel's */
 extern struct report report;
@@ -17,6 +26,8 @@ int world_teardown(void **state);
 
 /* Both features. */
 extern const struct plan_options world_options;
+/* Their ruleset with a set of another size; the next call takes it. */
+const struct nft_table *table_with_limit(enum nft_set set, uint32_t size);
 
 struct world {
     struct nft_group *groups[8]; /* by owner */
@@ -26,6 +37,8 @@ struct world {
 /* In an empty kernel: the node's group, a mapped TCP port, a UDP range, a refused UDP port. */
 void world_init(struct world *w);
 void world_done(struct world *w);
+/* Another agent takes its place, on a new port; it has read nothing of the kernel yet. */
+void restart(struct world *w);
 void replace(struct world *w, size_t i, struct nft_group *g);
 /* nft_sync(), which must succeed, into a fresh report. */
 void apply(struct world *w, bool audit);
@@ -45,5 +58,10 @@ struct nft_group *elements(const char *owner, const char *text);
 /* The table as nft lists it, without counters. */
 const char *listing(void);
 bool kernel_has(const char *text);
+/* nft loads that text into an emptied kernel, or what it lists itself. */
+void load_text(const struct nft_table *table, struct nft_group *const *groups, size_t n);
+void load_listing(void);
 /* Another agent that reads the kernel finds it as wanted. */
 void assert_in_kernel(struct nft_group *const *groups, size_t n);
+/* And one that syncs sends nothing, and sees nobody else's hand. */
+void assert_successor_idle(const struct world *w);

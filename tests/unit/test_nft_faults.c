@@ -2,30 +2,17 @@
 #include "test.h"
 
 #include <errno.h>
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "fake_port.h"
-#include "model/nft_text.h"
 #include "netns.h"
 #include "nft_world.h"
-
-#define NEWSETELEM (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWSETELEM)
-#define DELSETELEM (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELSETELEM)
 
 static void a_full_set_refuses_one_group_and_no_other(void **state)
 {
     (void)state;
-    struct nft_set_def sets[NFT_SET_COUNT];
-    memcpy(sets, nft_set_defs, sizeof(sets));
-    sets[NFT_TARGET4].size = 2;
-    struct nft_table small = *plan_ruleset(&world_options);
-    small.sets = sets;
     run("nft flush ruleset");
-    struct world w = { .n = 4, .nft = nft_new(port, &small) };
+    struct world w = { .n = 4, .nft = nft_new(port, table_with_limit(NFT_TARGET4, 2)) };
     w.groups[0] = mapping("portmap/a/1", L4_TCP, 1, 1, "10.0.0.1");
     w.groups[1] = mapping("portmap/a/2", L4_TCP, 2, 2, "10.0.0.2");
     w.groups[2] = mapping("portmap/a/3", L4_TCP, 3, 3, "10.0.0.3");
@@ -181,10 +168,8 @@ static void faults_of_the_socket_are_survived(void **state)
             assert_int_equal(report.refusals.n, 0);
             if (r)
                 apply(&w, false);
-            renew_port(); /* a fault not met yet would meet the witness */
-            nft_free(w.nft);
+            restart(&w); /* a fault not met yet would meet the witness */
             assert_in_kernel(w.groups, w.n);
-            w.nft = nft_new(port, plan_ruleset(&world_options));
             apply(&w, false);
             assert_int_equal(report.bytes, 0);
         }

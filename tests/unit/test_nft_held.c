@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "model/nft_text.h"
 #include "netns.h"
 #include "nft_world.h"
 
@@ -85,23 +83,14 @@ static void what_is_installed_lists_like_its_text(void **state)
     assert_true(sync_once(&s, false) > 0);
     char *ours = xstrdup(listing());
     run("nft list ruleset | nft -c -f -");
-    run("nft list ruleset > /dev/shm/held.nft; nft flush ruleset; nft -f /dev/shm/held.nft;"
-        "rm /dev/shm/held.nft");
+    load_listing();
     assert_string_equal(listing(), ours);
-    run("nft flush ruleset");
-    struct buf b = { 0 };
-    nft_text_table(&b, plan_ruleset(&options));
-    nft_text_elements(&b, plan_ruleset(&options), s.g, 2);
-    FILE *f = popen("nft -f /dev/stdin", "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(b.p, 1, b.n, f), b.n);
-    assert_int_equal(pclose(f), 0);
+    load_text(plan_ruleset(&options), s.g, 2);
     assert_string_equal(listing(), ours);
     assert_non_null(strstr(ours, "02:6b:a9:fe:60:02 : goto holder-7"));
     assert_non_null(strstr(ours, "0xc8000000 : goto reply-200"));
     /* What nft loaded is ours as well, but for the numbers of the classes. */
     end(&s);
-    buf_done(&b);
     free(ours);
 }
 

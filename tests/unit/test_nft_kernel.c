@@ -2,32 +2,13 @@
 #include "test.h"
 
 #include <errno.h>
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "fake_port.h"
-#include "model/nft_text.h"
 #include "netns.h"
 #include "nft_world.h"
-
-#define NEWSETELEM (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWSETELEM)
-#define DELSETELEM (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELSETELEM)
-
-/* Loads what the text back end prints. */
-static void load_text(struct nft_group *const *groups, size_t n)
-{
-    struct buf b = { 0 };
-    nft_text_table(&b, plan_ruleset(&world_options));
-    nft_text_elements(&b, plan_ruleset(&world_options), groups, n);
-    FILE *f = popen("nft -f /dev/stdin", "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(b.p, 1, b.n, f), b.n);
-    assert_int_equal(pclose(f), 0);
-    buf_done(&b);
-}
 
 static void what_is_installed_lists_like_its_text(void **state)
 {
@@ -37,8 +18,7 @@ static void what_is_installed_lists_like_its_text(void **state)
     const char *ours = listing();
     assert_non_null(strstr(ours, "203.0.113.9 . tcp . 80 counter : 10.244.1.7 . 81"));
     run("nft list ruleset | nft -c -f -");
-    run("nft flush ruleset");
-    load_text(w.groups, w.n);
+    load_text(plan_ruleset(&world_options), w.groups, w.n);
     const char *loaded = listing();
     assert_string_equal(ours, loaded);
     /* Again over what there is. */
@@ -51,13 +31,7 @@ static void a_successor_finds_nothing_to_do(void **state)
     (void)state;
     struct world w;
     world_init(&w);
-    struct nft *successor = nft_new(port, plan_ruleset(&world_options));
-    fake_forget_sent(port);
-    assert_int_equal(nft_sync(successor, w.groups, w.n, false, &report, &err), 0);
-    assert_int_equal(report.bytes, 0);
-    assert_int_equal(fake_sent(port, NFNL_MSG_BATCH_BEGIN), 0);
-    assert_false(nft_foreign_change(successor));
-    nft_free(successor);
+    assert_successor_idle(&w);
     world_done(&w);
 }
 

@@ -3,22 +3,15 @@
 #include "test.h"
 
 #include <errno.h>
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "fake_port.h"
-#include "model/nft_text.h"
 #include "netns.h"
 #include "nft_world.h"
 
-#define DELSETELEM (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELSETELEM)
-#define NEWSETELEM (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWSETELEM)
-#define NEWCHAIN   (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWCHAIN)
-#define DELCHAIN   (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELCHAIN)
-#define T          "inet portolan "
+#define T "inet portolan "
 
 static const char proxy_text[] = "podrange 10.0.0.0/9\n"
                                  "podrange 10.128.0.0/9\n" /* next to each other */
@@ -83,24 +76,14 @@ static void services_list_like_their_text(void **state)
     services_init(&w);
     nft_group_unref(w.groups[--w.n]); /* nft 1.0.6 cannot load the chains of affinity: IPv6 */
     run("nft flush ruleset");         /* another agent gives numbers as the text does */
-    nft_free(w.nft);
-    w.nft = nft_new(port, plan_ruleset(&world_options));
+    restart(&w);
     apply(&w, false);
     char *ours = sorted_listing();
     run("nft list ruleset | nft -c -f -");
-    run("nft list ruleset > /tmp/portolan-services.$$ && nft flush ruleset && "
-        "nft -f /tmp/portolan-services.$$; rm /tmp/portolan-services.$$");
+    load_listing();
     assert_lists_as(ours, "loading the listing");
-    run("nft flush ruleset");
-    struct buf b = { 0 };
-    nft_text_table(&b, plan_ruleset(&world_options));
-    nft_text_elements(&b, plan_ruleset(&world_options), w.groups, w.n);
-    FILE *f = popen("nft -f /dev/stdin", "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(b.p, 1, b.n, f), b.n);
-    assert_int_equal(pclose(f), 0);
+    load_text(plan_ruleset(&world_options), w.groups, w.n);
     assert_lists_as(ours, "loading the text");
-    buf_done(&b);
     free(ours);
     world_done(&w);
 }
@@ -110,12 +93,7 @@ static void a_successor_adopts_services_and_their_chains(void **state)
     (void)state;
     struct world w;
     services_init(&w);
-    struct nft *successor = nft_new(port, plan_ruleset(&world_options));
-    report_reset(&report);
-    assert_int_equal(nft_sync(successor, w.groups, w.n, false, &report, &err), 0);
-    assert_int_equal(report.bytes, 0);
-    assert_false(nft_foreign_change(successor));
-    nft_free(successor);
+    assert_successor_idle(&w);
     world_done(&w);
 }
 
@@ -184,10 +162,7 @@ static void what_the_kernel_learnt_stays(void **state)
     run("nft add element " T "affinity6 '{ fd00::1 . 0xfefe1234 timeout 1h : fd00:1::7 }'");
     apply(&w, true);
     assert_int_equal(report.bytes, 0);
-    struct nft *successor = nft_new(port, plan_ruleset(&world_options));
-    assert_int_equal(nft_sync(successor, w.groups, w.n, false, &report, &err), 0);
-    assert_int_equal(report.bytes, 0);
-    nft_free(successor);
+    assert_successor_idle(&w);
     /* A chain that was edited is mended alone. */
     run("nft flush chain " T "pick4-1-affinity30");
     apply(&w, true);
@@ -258,14 +233,12 @@ static void the_last_endpoint_goes_one_batch_later(void **state)
     fake_refuse_type(port, NFNL_MSG_BATCH_BEGIN, 2, 100, ERESTART, ""); /* the first: chains */
     report_reset(&report);
     assert_int_equal(nft_sync(w.nft, w.groups, w.n, false, &report, &err), -EAGAIN);
-    renew_port();
-    nft_free(w.nft);
+    restart(&w);
     assert_true(leads_to("10.96.0.1 . tcp . 80", "pick4-1-outside"));
     assert_true(kernel_has("chain pick4-2-outside"));
     assert_true(kernel_has(first));
     assert_true(kernel_has(last));
     /* It ended here: the next one finishes. */
-    w.nft = nft_new(port, plan_ruleset(&world_options));
     apply(&w, false);
     assert_true(kernel_has(first));
     assert_false(kernel_has(last));
@@ -286,9 +259,7 @@ static void what_the_kernel_says_each_time_is_told(void **state)
     assert_int_equal(nft_sync(w.nft, w.groups, w.n, false, &report, &err), -EAGAIN);
     assert_string_equal(err.text, "table inet portolan: 8 attempts failed, the last one: "
                                   "No such file or directory");
-    renew_port();
-    nft_free(w.nft);
-    w.nft = nft_new(port, plan_ruleset(&world_options));
+    restart(&w);
     apply(&w, false);
     assert_in_kernel(w.groups, w.n);
     world_done(&w);
@@ -304,12 +275,10 @@ static void a_chain_is_there_one_batch_before_its_elements(void **state)
     fake_refuse_type(port, NFNL_MSG_BATCH_BEGIN, 1, 100, ERESTART, "");
     report_reset(&report);
     assert_int_equal(nft_sync(w.nft, w.groups, w.n, false, &report, &err), -EAGAIN);
-    renew_port();
-    nft_free(w.nft);
+    restart(&w);
     assert_true(kernel_has("chain pick4-1-outside"));
     assert_true(leads_to("10.96.0.1 . tcp . 80", "pick4-2-outside"));
     assert_false(leads_to("10.96.0.1 . tcp . 80", "pick4-1-outside"));
-    w.nft = nft_new(port, plan_ruleset(&world_options));
     apply(&w, false);
     assert_in_kernel(w.groups, w.n);
     world_done(&w);
@@ -370,9 +339,7 @@ static void a_chain_that_stays_busy_holds_up_nothing(void **state)
     assert_int_equal(fake_sent(port, DELCHAIN), 1);
     assert_true(kernel_has("chain pick4-2-outside"));
     assert_true(kernel_has("goto pick4-2-always"));
-    renew_port();
-    nft_free(w.nft);
-    w.nft = nft_new(port, plan_ruleset(&world_options));
+    restart(&w);
     apply(&w, false);
     assert_in_kernel(w.groups, w.n);
     free(always);
@@ -390,10 +357,8 @@ static void faults_of_the_second_batch_are_survived(void **state)
         replace_text(&w, 1, one_left);
         fake_refuse_type(port, NFNL_MSG_BATCH_BEGIN, 1, 1, errors[i], "");
         apply(&w, false);
-        renew_port();
-        nft_free(w.nft);
+        restart(&w);
         assert_in_kernel(w.groups, w.n);
-        w.nft = nft_new(port, plan_ruleset(&world_options));
         replace_text(&w, 1, cluster_text);
         apply(&w, false);
         assert_in_kernel(w.groups, w.n);
@@ -404,13 +369,8 @@ static void faults_of_the_second_batch_are_survived(void **state)
 static void a_full_set_refuses_one_service_and_no_other(void **state)
 {
     (void)state;
-    struct nft_set_def sets[NFT_SET_COUNT];
-    memcpy(sets, nft_set_defs, sizeof(sets));
-    sets[NFT_SERVICE4].size = 1;
-    struct nft_table small = *plan_ruleset(&world_options);
-    small.sets = sets;
     run("nft flush ruleset");
-    struct world w = { .n = 2, .nft = nft_new(port, &small) };
+    struct world w = { .n = 2, .nft = nft_new(port, table_with_limit(NFT_SERVICE4, 1)) };
     w.groups[0] = elements("service/a/1", "service 10.96.0.1 tcp 80 drop4\n");
     w.groups[1] = elements("service/a/2", "service 10.96.0.2 tcp 80 reject4\nclusterip 10.96.0.2");
     apply(&w, false);
