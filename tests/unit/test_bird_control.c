@@ -138,6 +138,14 @@ static void greet(struct world *w)
     until(w, w->ups == ups + 1);
 }
 
+/* Both sides, which have met. */
+static void open_greeted(struct world *w, const char *name)
+{
+    open_world(w, name, 0);
+    listen_there(w);
+    greet(w);
+}
+
 /* The scripted BIRD has been asked this. */
 static void expect_asked(struct world *w, const char *command)
 {
@@ -161,9 +169,7 @@ static void a_reply_in_pieces_is_one_reply(void **state)
 {
     (void)state;
     struct world w;
-    open_world(&w, "pieces", 0);
-    listen_there(&w);
-    greet(&w);
+    open_greeted(&w, "pieces");
     assert_true(bird_control_up(w.control));
     command(&w, "show status");
     expect_asked(&w, "show status\n");
@@ -183,9 +189,7 @@ static void commands_wait_for_each_other(void **state)
 {
     (void)state;
     struct world w;
-    open_world(&w, "queue", 0);
-    listen_there(&w);
-    greet(&w);
+    open_greeted(&w, "queue");
     command(&w, "one");
     command(&w, "two");
     expect_asked(&w, "one\n"); /* and not more */
@@ -274,9 +278,7 @@ static void a_line_without_end_is_given_up(void **state)
     memset(text, 'x', sizeof(text));
     text[4096] = '\0';
     struct world w;
-    open_world(&w, "endless", 0);
-    listen_there(&w);
-    greet(&w);
+    open_greeted(&w, "endless");
     for (int i = 0; i < 17; i++) {
         say(&w, text);
         uv_run(&w.loop, UV_RUN_NOWAIT);
@@ -294,9 +296,7 @@ static void a_reply_without_end_is_given_up(void **state)
         memcpy(text + i, "0001-x\n", 8);
     size_t len = strlen(text), sent = 0;
     struct world w;
-    open_world(&w, "unbounded", 0);
-    listen_there(&w);
-    greet(&w);
+    open_greeted(&w, "unbounded");
     while (!w.downs && sent < 64u << 20) {
         ssize_t n = send(w.peer, text + sent % len, len - sent % len, MSG_NOSIGNAL);
         sent += n > 0 ? (size_t)n : 0;
@@ -311,9 +311,7 @@ static void a_callback_may_close(void **state)
 {
     (void)state;
     struct world w;
-    open_world(&w, "closing", 0);
-    listen_there(&w);
-    greet(&w);
+    open_greeted(&w, "closing");
     w.close_in_callback = true;
     command(&w, "one");
     command(&w, "two");
