@@ -77,7 +77,8 @@ static void put_mapping(struct store *s, unsigned i)
     store_upsert(s, &m->o);
 }
 
-static void put_slice(struct store *s, unsigned i, unsigned pod)
+/* The i-th Service's, for so many endpoints. */
+static struct endpoint_slice *new_slice(unsigned i, enum l4proto proto, unsigned endpoints)
 {
     struct endpoint_slice *e = object_new(KIND_ENDPOINTSLICE);
     struct arena *a = &e->o.mem;
@@ -86,16 +87,30 @@ static void put_slice(struct store *s, unsigned i, unsigned pod)
     e->o.meta.name = arena_printf(a, "svc-%u-x", i);
     e->family = IP_V4;
     e->ports = arena_new(a, struct endpoint_port);
-    e->ports[e->n_ports++] = (struct endpoint_port){ "game", i % 2 ? L4_TCP : L4_UDP, 3000 };
-    e->endpoints = arena_new(a, struct endpoint);
+    e->ports[e->n_ports++] = (struct endpoint_port){ "game", proto, 3000 };
+    e->endpoints = arena_new_array(a, endpoints, struct endpoint);
+    return e;
+}
+
+/* The pod 10.NET.i. */
+static void add_endpoint(struct endpoint_slice *e, const char *node, unsigned net, unsigned i)
+{
+    struct arena *a = &e->o.mem;
     struct endpoint *ep = &e->endpoints[e->n_endpoints++];
     *ep = (struct endpoint){ .ready = true,
-                             .node_name = i % 4 < 2 ? "edge" : arena_printf(a, "w-%u", i % WORKERS),
+                             .node_name = node,
                              .target_kind = "Pod",
                              .target_ns = e->o.meta.ns,
                              .target_name = "pod" };
     ep->addresses = (struct string_list){ arena_new(a, const char *), 1 };
-    ep->addresses.v[0] = arena_printf(a, "10.%u.%u.%u", pod, i >> 8, i & 255);
+    ep->addresses.v[0] = arena_printf(a, "10.%u.%u.%u", net, i >> 8, i & 255);
+}
+
+static void put_slice(struct store *s, unsigned i, unsigned pod)
+{
+    struct endpoint_slice *e = new_slice(i, i % 2 ? L4_TCP : L4_UDP, 1);
+    const char *node = i % 4 < 2 ? "edge" : arena_printf(&e->o.mem, "w-%u", i % WORKERS);
+    add_endpoint(e, node, pod, i);
     store_upsert(s, &e->o);
 }
 
@@ -232,25 +247,9 @@ static void put_held(struct store *s, unsigned i, unsigned nodes)
 
 static void put_held_slice(struct store *s, unsigned i, unsigned nodes, unsigned pod)
 {
-    struct endpoint_slice *e = object_new(KIND_ENDPOINTSLICE);
-    struct arena *a = &e->o.mem;
-    e->o.meta.ns = arena_printf(a, "team-%u", i % 50);
-    e->service = arena_printf(a, "svc-%u", i);
-    e->o.meta.name = arena_printf(a, "svc-%u-x", i);
-    e->family = IP_V4;
-    e->ports = arena_new(a, struct endpoint_port);
-    e->ports[e->n_ports++] = (struct endpoint_port){ "game", L4_TCP, 3000 };
-    e->endpoints = arena_new_array(a, 2, struct endpoint);
-    for (unsigned k = 0; k < 2; k++) {
-        struct endpoint *ep = &e->endpoints[e->n_endpoints++];
-        *ep = (struct endpoint){ .ready = true,
-                                 .node_name = holder_name(a, (i + k) % nodes),
-                                 .target_kind = "Pod",
-                                 .target_ns = e->o.meta.ns,
-                                 .target_name = "pod" };
-        ep->addresses = (struct string_list){ arena_new(a, const char *), 1 };
-        ep->addresses.v[0] = arena_printf(a, "10.%u.%u.%u", 2 * pod + k, i >> 8, i & 255);
-    }
+    struct endpoint_slice *e = new_slice(i, L4_TCP, 2);
+    for (unsigned k = 0; k < 2; k++)
+        add_endpoint(e, holder_name(&e->o.mem, (i + k) % nodes), 2 * pod + k, i);
     store_upsert(s, &e->o);
 }
 

@@ -19,17 +19,19 @@ static int say_seed(void **state)
     return 0;
 }
 
-static struct world *world_at(uint64_t seed, enum gen_manner manner)
-{
-    seed_now = seed;
-    return world_new(seed, manner, 160);
-}
-
-static uint64_t first_seed(unsigned *ret_n, unsigned n)
+/* The check on worlds of HISTORIES seeds, or of the one that PORTOLAN_SEED names; how many. */
+static unsigned each_seed(enum gen_manner manner, void (*check)(struct world *w, uint64_t seed))
 {
     const char *one = getenv("PORTOLAN_SEED");
-    *ret_n = one ? 1 : n;
-    return one ? strtoull(one, NULL, 0) : 1;
+    uint64_t first = one ? strtoull(one, NULL, 0) : 1;
+    unsigned n = one ? 1 : HISTORIES;
+    for (unsigned i = 0; i < n; i++) {
+        seed_now = first + i;
+        struct world *w = world_new(seed_now, manner, 160);
+        check(w, seed_now);
+        world_free(w);
+    }
+    return n;
 }
 
 static struct buf text_of(struct planner *p, const struct snapshot *s,
@@ -130,9 +132,8 @@ static void step_node(struct world *w, unsigned i, uint64_t seed, unsigned step,
     planner_free(fresh);
 }
 
-static void run_history(uint64_t seed, enum gen_manner manner)
+static void run_history(struct world *w, uint64_t seed)
 {
-    struct world *w = world_at(seed, manner);
     for (unsigned step = 0; step < STEPS; step++) {
         for (uint32_t n = rng_below(&w->rng, 4); n; n--)
             world_mutate(w);
@@ -150,16 +151,12 @@ static void run_history(uint64_t seed, enum gen_manner manner)
         world_snapshot(w);
         step_node(w, writer, seed, step, true);
     }
-    world_free(w);
 }
 
 static void incremental_gives_what_full_gives(void **state)
 {
     (void)state;
-    unsigned n;
-    uint64_t seed = first_seed(&n, HISTORIES);
-    for (unsigned i = 0; i < n; i++)
-        run_history(seed + i, GEN_SOUND);
+    unsigned n = each_seed(GEN_SOUND, run_history);
     print_message("# met: %u incremental passes, %u programmed, %u holders, %u lanes, %u landed, "
                   "%u clashes, %u over IPv6\n",
                   met.some, met.programmed, met.holders, met.lanes, met.landed, met.clashes,
@@ -189,38 +186,34 @@ static void incremental_gives_what_full_gives(void **state)
 static void no_object_can_crash_it(void **state)
 {
     (void)state;
-    unsigned n;
-    uint64_t seed = first_seed(&n, HISTORIES);
-    for (unsigned i = 0; i < n; i++)
-        run_history(seed + i, GEN_WILD);
+    each_seed(GEN_WILD, run_history);
 }
 
 /* ---- order of arrival ---- */
 
+static void check_order(struct world *w, uint64_t seed)
+{
+    world_snapshot(w);
+    struct store *other = world_shuffled(w);
+    for (unsigned i = 0; i < GEN_NODES; i++) {
+        struct snapshot a = world_view(w, i), b = a;
+        store_snapshot(other, &b);
+        struct planner *p = planner_new(&world_options[i]);
+        struct status_writes writes;
+        struct buf x = text_of(w->planners[i], &a, &w->applied, &writes);
+        struct buf y = text_of(p, &b, &w->applied, &writes);
+        assert_same(&x, &y, seed, 0, gen_nodes[i]);
+        buf_done(&x);
+        buf_done(&y);
+        planner_free(p);
+    }
+    store_free(other);
+}
+
 static void order_of_arrival_makes_no_difference(void **state)
 {
     (void)state;
-    unsigned n;
-    uint64_t seed = first_seed(&n, HISTORIES);
-    for (unsigned k = 0; k < n; k++) {
-        struct world *w = world_at(seed + k, GEN_SOUND);
-        world_snapshot(w);
-        struct store *other = world_shuffled(w);
-        for (unsigned i = 0; i < GEN_NODES; i++) {
-            struct snapshot a = world_view(w, i), b = a;
-            store_snapshot(other, &b);
-            struct planner *p = planner_new(&world_options[i]);
-            struct status_writes writes;
-            struct buf x = text_of(w->planners[i], &a, &w->applied, &writes);
-            struct buf y = text_of(p, &b, &w->applied, &writes);
-            assert_same(&x, &y, seed + k, 0, gen_nodes[i]);
-            buf_done(&x);
-            buf_done(&y);
-            planner_free(p);
-        }
-        store_free(other);
-        world_free(w);
-    }
+    each_seed(GEN_SOUND, check_order);
 }
 
 /* ---- nodes agree ---- */
@@ -255,22 +248,22 @@ static void assert_agree(const struct planner *a, const struct planner *b)
     }
 }
 
+static void check_agreement(struct world *w, uint64_t seed)
+{
+    (void)seed;
+    world_snapshot(w);
+    struct snapshot s[GEN_NODES];
+    for (unsigned i = 0; i < GEN_NODES; i++) {
+        s[i] = world_view(w, i);
+        plan_build(w->planners[i], &s[i]);
+        assert_agree(w->planners[0], w->planners[i]);
+    }
+}
+
 static void nodes_agree_on_endpoint_serving_node_and_slot(void **state)
 {
     (void)state;
-    unsigned n;
-    uint64_t seed = first_seed(&n, HISTORIES);
-    for (unsigned k = 0; k < n; k++) {
-        struct world *w = world_at(seed + k, GEN_SOUND);
-        world_snapshot(w);
-        struct snapshot s[GEN_NODES];
-        for (unsigned i = 0; i < GEN_NODES; i++) {
-            s[i] = world_view(w, i);
-            plan_build(w->planners[i], &s[i]);
-            assert_agree(w->planners[0], w->planners[i]);
-        }
-        world_free(w);
-    }
+    each_seed(GEN_SOUND, check_agreement);
 }
 
 /* ---- it comes to rest, and then both ends of a link fit ---- */
@@ -336,23 +329,22 @@ static void assert_fits(const struct plan *plans[GEN_NODES], uint64_t seed)
     }
 }
 
+static void check_rest(struct world *w, uint64_t seed)
+{
+    const struct plan *plans[GEN_NODES];
+    unsigned rounds = 0, left;
+    while ((left = write_all(w, plans)) && rounds < 40)
+        rounds++;
+    if (left)
+        fail_msg("seed %llu: still %u writes after %u rounds", (unsigned long long)seed, left,
+                 rounds);
+    assert_fits(plans, seed);
+}
+
 static void it_comes_to_rest_and_links_fit(void **state)
 {
     (void)state;
-    unsigned n;
-    uint64_t seed = first_seed(&n, HISTORIES);
-    for (unsigned k = 0; k < n; k++) {
-        struct world *w = world_at(seed + k, GEN_SOUND);
-        const struct plan *plans[GEN_NODES];
-        unsigned rounds = 0, left;
-        while ((left = write_all(w, plans)) && rounds < 40)
-            rounds++;
-        if (left)
-            fail_msg("seed %llu: still %u writes after %u rounds", (unsigned long long)(seed + k),
-                     left, rounds);
-        assert_fits(plans, seed + k);
-        world_free(w);
-    }
+    each_seed(GEN_SOUND, check_rest);
 }
 
 int main(void)
