@@ -342,11 +342,11 @@ class LinksLab:
         pods.wait_server(self.processes, f"relay-{node}",
                          os.path.join(self.state, f"relay-{node}.log"))
 
-    def start_agent(self, node, binary, *extra):
+    def start_agent(self, node, binary, *extra, features="trafficclass"):
         if self.kube:
             self._reach_kube(node)
         self.agents[node].start(binary, self.folder, [
-            "--features", "trafficclass", "--bird-conf", self.conf(node), "--bird-socket",
+            "--features", features, "--bird-conf", self.conf(node), "--bird-socket",
             self.control(node), *extra])
 
     def _bird(self, node):

@@ -167,6 +167,8 @@ static void put_action(struct writer *w, const struct desired_rule *r)
     switch (r->action) {
     case RULE_LOOKUP:
         put_int(w, "table", r->table);
+        if (r->suppress_default)
+            put_int(w, "suppressPrefixLength", 0);
         break;
     case RULE_GOTO:
         put(w, "action", "goto");

@@ -40,7 +40,8 @@ static void rule_text(const void *want, struct buf *out)
         buf_printf(out, " to %s", ip_prefix_format(&w->dst, text));
     switch (w->action) {
     case RULE_LOOKUP:
-        buf_printf(out, " lookup %" PRIu32, w->table);
+        buf_printf(out, " lookup %" PRIu32 "%s", w->table,
+                   w->suppress_default ? " suppress_prefixlength 0" : "");
         break;
     case RULE_GOTO:
         buf_printf(out, " goto %" PRIu32, w->goto_priority);
@@ -73,10 +74,10 @@ static bool selects_by_more(const struct nlmsghdr *m, const struct fib_rule_hdr 
     for (const struct nlattr *a = mnl_nlmsg_get_payload_offset(m, sizeof(*frh));
          mnl_attr_ok(a, (int)(end - (const char *)a)); a = mnl_attr_next(a)) {
         uint16_t type = mnl_attr_get_type(a);
-        /* The kernel tells this one of every rule. */
-        bool none = type == FRA_SUPPRESS_PREFIXLEN && mnl_attr_get_payload_len(a) == 4 &&
-                    mnl_attr_get_u32(a) == UINT32_MAX;
-        if (!none && !is_lo(a) && type != FRA_SRC && type != FRA_DST && type != FRA_PRIORITY &&
+        /* The kernel tells this one of every rule: UINT32_MAX is none, 0 is known to the model. */
+        bool known = type == FRA_SUPPRESS_PREFIXLEN && mnl_attr_get_payload_len(a) == 4 &&
+                     (mnl_attr_get_u32(a) == UINT32_MAX || !mnl_attr_get_u32(a));
+        if (!known && !is_lo(a) && type != FRA_SRC && type != FRA_DST && type != FRA_PRIORITY &&
             type != FRA_FWMARK && type != FRA_FWMASK && type != FRA_TABLE && type != FRA_PROTOCOL &&
             type != FRA_GOTO && type != FRA_PAD)
             return true;
@@ -113,9 +114,11 @@ struct rule_dump {
 static int on_rule(const struct nlmsghdr *m, void *user)
 {
     static const struct nl_policy policy[] = {
-        [FRA_SRC] = NL_IP,      [FRA_DST] = NL_IP,         [FRA_PRIORITY] = NL_U32,
-        [FRA_FWMARK] = NL_U32,  [FRA_FWMASK] = NL_U32,     [FRA_TABLE] = NL_U32,
-        [FRA_PROTOCOL] = NL_U8, [FRA_IIFNAME] = NL_STRING, [FRA_GOTO] = NL_U32,
+        [FRA_SRC] = NL_IP,       [FRA_DST] = NL_IP,
+        [FRA_PRIORITY] = NL_U32, [FRA_FWMARK] = NL_U32,
+        [FRA_FWMASK] = NL_U32,   [FRA_TABLE] = NL_U32,
+        [FRA_PROTOCOL] = NL_U8,  [FRA_IIFNAME] = NL_STRING,
+        [FRA_GOTO] = NL_U32,     [FRA_SUPPRESS_PREFIXLEN] = NL_U32,
     };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
     struct rule_dump *d = user;
@@ -139,6 +142,8 @@ static int on_rule(const struct nlmsghdr *m, void *user)
         x.d.goto_priority = tb[FRA_GOTO] ? mnl_attr_get_u32(tb[FRA_GOTO]) : 0;
     else if (x.d.action == RULE_LOOKUP)
         x.d.table = tb[FRA_TABLE] ? mnl_attr_get_u32(tb[FRA_TABLE]) : frh->table;
+    x.d.suppress_default =
+        tb[FRA_SUPPRESS_PREFIXLEN] && !mnl_attr_get_u32(tb[FRA_SUPPRESS_PREFIXLEN]);
     x.d.has_src = nl_get_ip(tb[FRA_SRC], &x.d.src.ip);
     x.d.src.len = frh->src_len;
     x.d.has_dst = nl_get_ip(tb[FRA_DST], &x.d.dst.ip);
@@ -175,6 +180,8 @@ static struct nlmsghdr *rule_msg(struct rtnl *r, uint16_t type, uint16_t flags,
     mnl_attr_put_u32(m, FRA_PRIORITY, w->priority);
     if (w->action == RULE_LOOKUP)
         mnl_attr_put_u32(m, FRA_TABLE, w->table);
+    if (w->suppress_default)
+        mnl_attr_put_u32(m, FRA_SUPPRESS_PREFIXLEN, 0);
     if (w->action == RULE_GOTO)
         mnl_attr_put_u32(m, FRA_GOTO, w->goto_priority);
     if (w->mask) {

@@ -57,6 +57,7 @@ int desired_rule_cmp(const struct desired_rule *a, const struct desired_rule *b)
         RETURN_IF(prefix_cmp(&a->dst, &b->dst));
     RETURN_IF(CMP((int)a->action, (int)b->action));
     RETURN_IF(CMP(a->table, b->table));
+    RETURN_IF(CMP(a->suppress_default, b->suppress_default));
     return CMP(a->goto_priority, b->goto_priority);
 }
 

@@ -47,6 +47,7 @@ struct desired_rule { /* key: all of it */
     struct ip_prefix src, dst;
     enum rule_action action;
     uint32_t table;         /* LOOKUP; 0 otherwise */
+    bool suppress_default;  /* LOOKUP: a default route there is no answer */
     uint32_t goto_priority; /* GOTO: of the rule to go on at; 0 otherwise */
 };
 /* A neighbour on a link of ours that never ages. With `outer`, frames to `mac` go there, which is an

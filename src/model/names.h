@@ -21,7 +21,11 @@
 /* Policy rules, in the order the kernel tries them. */
 #define RULE_PRIO_OUTER 101 /* fwmark M to PEER lookup main: the outer packet of a link */
 #define RULE_PRIO_LINK  102 /* fwmark M lookup 200+slot */
-#define RULE_PRIO_EDGE  103 /* fwmark 0x6b70ffff lookup main: replies leave where they came in */
+/* Replies leave where they came in: fwmark 0x6b70ffff lookup main, whose default route that is; or
+ * fwmark 0x6b800000+TABLE lookup TABLE, when it is a traffic class's, after fwmark 0x6b800000+TABLE
+ * lookup main suppress_prefixlength 0, since the class's table need not know the nearer networks. */
+#define RULE_PRIO_EDGE_NEAR 102
+#define RULE_PRIO_EDGE      103
 /* Packets without a mark, which are nearly all, ask none of the rules from here to the end: each
  * takes its time, and there are two for every holder. */
 #define RULE_PRIO_HELD_SKIP 101 /* fwmark 0/0xff000000 goto 105 */
@@ -39,6 +43,8 @@
 
 #define LINK_MARK_BASE  0x6b700000u
 #define EDGE_MARK       0x6b70ffffu
+#define EDGE_MARK_BASE  0x6b800000u /* of a traffic class's table */
+#define EDGE_TABLE_MAX  0x7fffffu
 #define LINK_TABLE_BASE 200u
 #define LINK_SLOT_MAX   0xfffeu /* EDGE_MARK is taken */
 

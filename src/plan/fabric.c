@@ -113,14 +113,43 @@ static void put_links(struct builder *b)
 
 /* ---- the node ---- */
 
+/* By which table the node answers over the interface: a traffic class's whose gateway is behind it, or
+ * main with its default route; 0: by the same as everything else. */
+static uint32_t answer_table(struct builder *b, const struct host_iface *iface, enum family_index f)
+{
+    uint32_t table = traffic_gateway_table(b->p, iface->name, f);
+    if (!table && (f == F4 ? iface->default4 : iface->default6))
+        table = TABLE_MAIN;
+    return table;
+}
+
+/* Replies that are translated here are routed before they have the dialled address again, so that no
+ * rule by source address would do. */
+static void put_way_back(struct builder *b, const struct ip *ip, uint32_t table)
+{
+    const struct fabric *f = b->f;
+    uint32_t mark = table == TABLE_MAIN ? EDGE_MARK : EDGE_MARK_BASE | table;
+    bool known = false;
+    nft_put_mark(b->group, NFT_REPLYMARK4, ip, mark);
+    for (size_t i = 0; i < f->rules.n && !known; i++)
+        known = f->rules.v[i].family == ip->family && f->rules.v[i].fwmark == mark;
+    if (known)
+        return;
+    put_rule(b, "node", ip->family, RULE_PRIO_EDGE, mark, table, NULL);
+    if (table == TABLE_MAIN)
+        return;
+    put_rule(b, "node", ip->family, RULE_PRIO_EDGE_NEAR, mark, TABLE_MAIN, NULL);
+    b->f->rules.v[b->f->rules.n - 1].suppress_default = true;
+}
+
 static void put_answers(struct builder *b)
 {
-    bool edge[F_COUNT] = { false, false };
     const struct host *h = b->p->snap->host;
     for (enum family_index f = F4; f < F_COUNT; f++) {
         uint8_t family = f == F4 ? IP_V4 : IP_V6;
         for (uint32_t i = 0; i < h->n_ifaces; i++) {
             const struct host_iface *iface = &h->ifaces[i];
+            uint32_t table = answer_table(b, iface, f);
             for (uint32_t j = 0; j < iface->n_addresses; j++) {
                 const struct ip *ip = &iface->addresses[j].ip;
                 bool mapped = b->p->answers[f].v[i], held = lb_forwards_here(b->p, ip);
@@ -128,14 +157,10 @@ static void put_answers(struct builder *b)
                     continue;
                 if (mapped)
                     nft_put_ifaddr(b->group, iface->name, ip);
-                if (f == F4 ? !iface->default4 : !iface->default6)
-                    continue;
-                nft_put_mark(b->group, NFT_REPLYMARK4, ip, EDGE_MARK);
-                edge[f] = true;
+                if (table)
+                    put_way_back(b, ip, table);
             }
         }
-        if (edge[f])
-            put_rule(b, "node", family, RULE_PRIO_EDGE, EDGE_MARK, TABLE_MAIN, NULL);
     }
 }
 

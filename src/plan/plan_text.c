@@ -90,7 +90,8 @@ static void put_action(const struct desired_rule *r, struct buf *out)
 {
     switch (r->action) {
     case RULE_LOOKUP:
-        buf_printf(out, " lookup %u\n", r->table);
+        buf_printf(out, " lookup %u%s\n", r->table,
+                   r->suppress_default ? " suppress_prefixlength 0" : "");
         break;
     case RULE_GOTO:
         buf_printf(out, " goto %u\n", r->goto_priority);

@@ -40,6 +40,7 @@ struct traffic_view {
     struct verdict refused; /* reason NULL: accepted */
     bool uncovered;         /* refused for what its routes lack, whatever other classes do */
     bool here;              /* this node is selected */
+    bool programmed;        /* here, accepted, and nobody else has routes in the table */
     uint32_t n_selected;
 
     /* On this node; reason NULL: nothing is wrong. */

@@ -64,6 +64,20 @@ def kube(tmp_path_factory):
                          api.write_kubeconfig("agent", token=token))
 
 
+def start(lab, binary, design, *flags, features="trafficclass", **routes):
+    """The design's classes, then agents and BIRDs, until their sessions are up."""
+    lab.design = design
+    lab.classes = lab.put_sample(design, **routes)
+    for node in lab.nodes:
+        lab.start_agent(node, binary, "--bird-away-seconds", str(AWAY), *flags,
+                        features=features)
+    for node in lab.nodes:
+        lab.start_bird(node)
+    lab.wait_sessions(SESSIONS[design])
+    for agent in lab.agents.values():  # which may have met BIRD after that
+        agent.wait_log("event=bird_configured")
+
+
 @pytest.fixture
 def make_lab(binary, kube):
     """make_lab(design, **routes) -> a lab with agents and BIRDs whose sessions are up."""
@@ -75,15 +89,7 @@ def make_lab(binary, kube):
         lab = LinksLab(name=f"{os.environ.get('LAB_NAME', 'v')}{os.getpid()}", kube=kube)
         lab.__enter__()
         labs.append(lab)
-        lab.design = design
-        lab.classes = lab.put_sample(design, **routes)
-        for node in lab.nodes:
-            lab.start_agent(node, binary, "--bird-away-seconds", str(AWAY))
-        for node in lab.nodes:
-            lab.start_bird(node)
-        lab.wait_sessions(SESSIONS[design])
-        for agent in lab.agents.values():  # which may have met BIRD after that
-            agent.wait_log("event=bird_configured")
+        start(lab, binary, design, **routes)
         return lab
     try:
         yield make

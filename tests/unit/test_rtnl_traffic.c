@@ -251,6 +251,36 @@ static void rules_to_a_table_that_is_held_stay_as_they_are(void **state)
     world_done(&w);
 }
 
+/* One that differs only in that is another. */
+static void a_rule_may_leave_default_routes_out(void **state)
+{
+    (void)state;
+    struct world w = world_new(LINKS);
+    struct desired_rule rule = { .owner = "node",
+                                 .family = IP_V4,
+                                 .priority = 102,
+                                 .fwmark = 0x6b80002f,
+                                 .mask = UINT32_MAX,
+                                 .table = 254,
+                                 .suppress_default = true };
+    const struct desired d = { .rules = &rule, .n_rules = 1 };
+    static const char shown[] =
+        "102:\tfrom all fwmark 0x6b80002f lookup main suppress_prefixlength 0 proto 107\n";
+    assert_int_equal(sync_fully(&w, &d, false), 1);
+    assert_string_equal(output("ip -4 rule show prio 102"), shown);
+    assert_int_equal(sync_fully(&w, &d, true), 0);
+    run("ip rule del prio 102;"
+        "ip rule add prio 102 fwmark 0x6b80002f lookup main proto 107;"
+        "ip rule add prio 102 fwmark 0x6b80002f lookup main suppress_prefixlength 8 proto 107");
+    assert_int_equal(sync_fully(&w, &d, true), 3);
+    assert_string_equal(output("ip -4 rule show prio 102"), shown);
+    rule.suppress_default = false;
+    assert_int_equal(sync_fully(&w, &d, false), 2);
+    assert_string_equal(output("ip -4 rule show prio 102"),
+                        "102:\tfrom all fwmark 0x6b80002f lookup main proto 107\n");
+    world_done(&w);
+}
+
 /* Nor does it stay with those of a class that led to the table of that number. */
 static void a_rule_that_leads_on_to_another_leads_to_no_table(void **state)
 {
@@ -303,6 +333,7 @@ int main(void)
         cmocka_unit_test(another_gateway_takes_the_place_of_the_old),
         cmocka_unit_test(what_a_class_left_to_stay_is_not_touched),
         cmocka_unit_test(rules_to_a_table_that_is_held_stay_as_they_are),
+        cmocka_unit_test(a_rule_may_leave_default_routes_out),
         cmocka_unit_test(a_rule_that_leads_on_to_another_leads_to_no_table),
         cmocka_unit_test(a_difference_is_told_in_words),
     };
