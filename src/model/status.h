@@ -37,6 +37,7 @@ struct status_write {
     struct traffic_row traffic_row;  /* WRITE_TRAFFIC_ROW */
     struct traffic_status traffic;   /* WRITE_TRAFFIC_STATUS */
     const char *addresses, *overlay; /* WRITE_NODE_ANNOTATIONS: the values; "": to be removed */
+    bool optional;                   /* who has no right to it goes on without */
     const char *ingress; /* WRITE_SERVICE_STATUS: its only address, mode Proxy; "": none */
 };
 

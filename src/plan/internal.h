@@ -305,6 +305,7 @@ struct planner {
     const struct plan_options *options;
     struct services *services;         /* NULL without the service proxy and the load balancer */
     struct loadbalancer *loadbalancer; /* NULL without it */
+    bool unpublished;                  /* without it: our Node was seen with nothing of it */
     struct traffic *traffic;           /* NULL without traffic classes */
     struct snapshot
         masked; /* the last one without mappings and classes, where they are not wanted */

@@ -307,6 +307,26 @@ void lb_statuses(struct planner *p, const struct applied *applied)
     vec_done(&v);
 }
 
+void lb_unpublish(struct planner *p)
+{
+    const struct node *node = snapshot_node(p->snap, p->snap->node);
+    const struct label_list *now = node ? &node->o.meta.annotations : NULL;
+    if (!node || p->unpublished)
+        return;
+    if (!*label_value(now, ANNOTATION_ADDRESSES) && !*label_value(now, ANNOTATION_OVERLAY)) {
+        p->unpublished = true;
+        return;
+    }
+    vec_push(&p->writes,
+             (struct status_write){ .kind = WRITE_NODE_ANNOTATIONS,
+                                    .ns = "",
+                                    .name = arena_strdup(&p->status_mem, node->o.meta.name),
+                                    .resource_version = "",
+                                    .addresses = "",
+                                    .overlay = "",
+                                    .optional = true });
+}
+
 /* ---- life ---- */
 
 static bool concerns_nodes(const struct snapshot *s)

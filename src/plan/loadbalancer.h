@@ -101,6 +101,9 @@ bool lb_forwards(const struct planner *p); /* any address */
 bool lb_forwards_here(const struct planner *p, const struct ip *ip);
 /* Appends what this node owes its Node and the Services it holds. */
 void lb_statuses(struct planner *p, const struct applied *applied);
+/* Without the feature: takes back what an agent that had it published, so that the others do not
+ * count on this node. Once: what is published after that is somebody else's. */
+void lb_unpublish(struct planner *p);
 /* The problem of a Service that is not served. */
 void held_check(const struct planner *p, const struct service_memo *m,
                 struct service_problems *ret);

@@ -364,5 +364,7 @@ struct status_writes plan_statuses(struct planner *p, const struct snapshot *sna
         traffic_statuses(p, applied);
     if (p->loadbalancer)
         lb_statuses(p, applied);
+    else
+        lb_unpublish(p);
     return (struct status_writes){ p->writes.v, p->writes.n };
 }

@@ -40,7 +40,8 @@ struct source_ops {
      * what keeps it from it, and is unready. changed() is called when it is over.
      * -EAGAIN, decide again on the next snapshot: the object has changed; or one of the same kind
      * for the same object is on its way already (this one takes its place where it differs); or
-     * too many are. Other -errno with a sentence. */
+     * too many are. -EPERM, of an optional one: it is not allowed to, which is noted once, and not
+     * tried again. Other -errno with a sentence. */
     int (*write)(struct source *s, const struct status_write *w, struct err *err);
     /* All that is wrong now: an Event tells people of what has `event`. NULL: nobody to tell. */
     void (*problems)(struct source *s, const struct problems *problems);

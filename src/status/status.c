@@ -23,7 +23,7 @@ static void send_one(struct sending *s, const struct status_write *w)
         s->out.sent++;
     } else if (r == -EAGAIN) {
         s->out.conflicts++;
-    } else {
+    } else if (r != -EPERM || !w->optional) {
         s->out.failed++;
         s->failed(w, err.text, s->user);
     }

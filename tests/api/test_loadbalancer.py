@@ -35,12 +35,13 @@ class World:
     def run(self, node, *words):
         self.cluster.namespaces[node].run("ip", *" ".join(words).split())
 
-    def agent(self, node):
+    def agent(self, node, *options):
         uid = self.node(node)["metadata"]["uid"]
         token = self.cluster.token("--bound-object-kind", "Node", "--bound-object-name", node,
                                    "--bound-object-uid", uid)
-        return self.cluster.agent(node, self.cluster.config(node, token=token), "--features",
-                                  "loadbalancer", "--overlay", "weave", "--address-exclude", "no*")
+        return self.cluster.agent(node, self.cluster.config(node, token=token), *(
+            options or ("--features", "loadbalancer", "--overlay", "weave", "--address-exclude",
+                        "no*")))
 
     def node(self, node):
         return self.cluster.get(f"/api/v1/nodes/{node}")
@@ -193,6 +194,19 @@ def test_the_address_moves(world):
     world.hold("edge-b")
     world.shows(HELD)
     assert time.monotonic() - start < 1
+
+
+def test_a_node_without_the_feature_is_no_holder_any_more(world):
+    """Its agent takes back what was published, and the first node clears the status."""
+    world.hold("edge-b")
+    world.cluster.put(held(ip=HELD))
+    world.shows(HELD)
+    assert {ADDRESSES, OVERLAY} <= set(world.annotations("edge-b"))
+    world.agents["edge-b"].stop()
+    world.agents["edge-b"] = world.agent("edge-b", "--features", "portmap")
+    world.cluster.until(lambda: not {ADDRESSES, OVERLAY} & set(world.annotations("edge-b")),
+                        "annotations of edge-b to go")
+    world.shows(None)
 
 
 def test_the_service_asks_for_another_address(world):

@@ -7,7 +7,7 @@ import pytest
 
 from lab import wait_until
 from lab.hammer import Hammer
-from lb_world import CLIENT, HELD, PROTOCOLS, SPARE
+from lb_world import ADDRESSES, CLIENT, HELD, OVERLAY, PROTOCOLS, SPARE
 from world import owned, snapshot
 
 KILL_SECONDS = float(os.environ.get("PORTOLAN_KILL_SECONDS", "60")) / 6
@@ -281,3 +281,6 @@ def test_without_the_feature_all_of_it_goes(lb, services):
                                           if key in ("links", "rules")}, 5,
                    lambda node=node: f"{node.name} to hold nothing: {owned(node)}")
     lb.refused("client", "tcp", HELD, services["b1"].port)
+    for node in lb.lab.nodes():
+        lb.wait_annotation(node.name, ADDRESSES, "")
+        lb.wait_annotation(node.name, OVERLAY, "")

@@ -112,6 +112,42 @@ def test_rights_that_lack_are_told_and_make_it_not_ready(world):
     assert agent.log().count("a status was not taken") == 1, agent.log()
 
 
+OVERLAY = "reweave.levk.dev/weave"
+
+
+def published_before(world):
+    """As an agent that had the feature has left the Node."""
+    world.server.put(world.server.get("nodes", "", "edge-a") | {"metadata": {
+        "name": "edge-a", "annotations": {ADDRESSES: EDGE_A, OVERLAY: "10.32.0.1,02:00:00:00:00:01",
+                                          "example.org/other": "stays"}}})
+
+
+def test_without_the_feature_what_was_published_is_taken_back(world):
+    published_before(world)
+    agent = world.agent()
+    left = until(lambda: not published(world) and world.server.get("nodes", "", "edge-a"), agent.log)
+    assert left["metadata"]["annotations"] == {"example.org/other": "stays"}
+    until(lambda: agent.ready()[0] == 200, "ready")
+    assert len(world.server.asked("PATCH nodes")) == 1
+
+
+def test_without_the_right_to_it_it_stays_which_is_told_once(world):
+    published_before(world)
+    world.server.fault("PATCH nodes", lambda r: r.status(403, "Forbidden", "no rights"), times=99)
+    agent = world.agent()
+    until(lambda: "it stays as it is" in agent.log(), agent.log)
+    until(lambda: agent.ready()[0] == 200, lambda: agent.ready()[1])
+    for i in range(3):  # each is a pass, which asks for the same again
+        passes = agent.metric("portolan_passes_total")
+        world.server.put(node(f"n{i}", f"10.9.1.{i}"))
+        until(lambda: agent.metric("portolan_passes_total") > passes, agent.log)
+    assert len(world.server.asked("PATCH nodes")) == 1
+    assert agent.log().count("no rights") == 1, agent.log()
+    assert agent.ready()[0] == 200 and agent.metric(
+        r"portolan_status_writes_total.*failed") == 0
+    assert published(world) == EDGE_A
+
+
 def test_two_agents_of_one_node_do_not_fight_without_limit(tmp_path):
     world = World(tmp_path, f"kf{os.getpid()}", ["edge-a", "elsewhere"])
     try:

@@ -561,6 +561,33 @@ static void nobody_is_answered_at_an_address_of_ones_own(void **state)
     }
 }
 
+/* ---- without the feature ---- */
+
+static void what_was_published_is_taken_back_once(void **state)
+{
+    (void)state;
+    struct bench b;
+    begin(&b, "a");
+    planner_free(b.planner);
+    b.options.loadbalancer = false;
+    b.planner = planner_new(&b.options);
+    put_node(&b, "a", "192.0.2.1", "");
+    put_node(&b, "b", "192.0.2.2", OVERLAY_B);
+    for (int i = 0; i < 2; i++) { /* until it is read back */
+        plan(&b);
+        assert_int_equal(b.writes.n, 1);
+        assert_says(&b, "annotate Node a addresses= overlay=\n");
+        assert_true(b.writes.v[0].optional);
+    }
+    put_node(&b, "a", "", "");
+    plan(&b);
+    assert_int_equal(b.writes.n, 0);
+    put_node(&b, "a", "192.0.2.1", OVERLAY_A); /* by somebody else */
+    plan(&b);
+    assert_int_equal(b.writes.n, 0);
+    end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -577,6 +604,7 @@ int main(void)
         cmocka_unit_test(there_are_249_marks),
         cmocka_unit_test(a_holder_without_overlay_has_no_mark),
         cmocka_unit_test(nobody_is_answered_at_an_address_of_ones_own),
+        cmocka_unit_test(what_was_published_is_taken_back_once),
     };
     return cmocka_run_group_tests_name("load balancer", tests, NULL, NULL);
 }

@@ -2,7 +2,8 @@
  *
  * One order at a time for each piece of status that one writer owns. It waits (QUEUED) for its turn,
  * is under way (SENT), and is remembered after that until the watch has shown what came of it
- * (LANDED, CONFLICT): until then every pass decides on the old object and asks for the same again. */
+ * (LANDED, CONFLICT): until then every pass decides on the old object and asks for the same again. One
+ * that is optional and not allowed is not sent again (REFUSED). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@
 /* A watch that has not shown a write after that long never will. */
 #define REMEMBER_US 30000000
 
-enum state { QUEUED, SENT, LANDED, CONFLICT };
+enum state { QUEUED, SENT, LANDED, CONFLICT, REFUSED };
 
 struct pending {
     struct writes *writes;
@@ -37,7 +38,8 @@ struct pending {
     const char *ns, *name;
     struct order now, next;
     bool has_next;
-    bool merges;             /* what this node says of itself */
+    bool merges; /* what this node says of itself */
+    bool optional;
     uint64_t before, landed; /* the object's version when it was sent, and what it made of it */
     bool idle;               /* it changed nothing: no watch will tell */
     int64_t when_us;         /* QUEUED: not before; LANDED, CONFLICT: since */
@@ -238,6 +240,17 @@ static void note_once(struct pending *p, const char *text)
     buf_done(&b);
 }
 
+static void refused(struct pending *p, const struct client_answer *a)
+{
+    struct buf b = { 0 };
+    buf_printf(&b, "it stays as it is, and is not tried again: %s", a->text);
+    kube_note(p->writes->kube, false, p->now.patch.path.p, b.p);
+    buf_done(&b);
+    free(p->noted);
+    p->noted = NULL;
+    p->state = REFUSED;
+}
+
 static void failed(struct pending *p, const struct client_answer *a)
 {
     struct writes *w = p->writes;
@@ -300,6 +313,8 @@ static void done(void *user, const struct client_answer *a)
     } else if (a->status == 409 && p->now.base) {
         p->state = CONFLICT;
         p->when_us = clock_mono_us();
+    } else if (a->status == 403 && p->optional) {
+        refused(p, a);
     } else if (a->status != 404) {
         failed(p, a);
     }
@@ -386,6 +401,9 @@ static int order_again(struct pending *p, struct order *o, const struct status_w
             return turn_away(w, "it has changed", err);
         }
         break;
+    case REFUSED:
+        order_done(o);
+        return err_set(err, EPERM, "%s: not allowed", w->name);
     }
     order_done(&p->now);
     p->now = *o;
@@ -412,6 +430,7 @@ int kube_write(struct source *s, const struct status_write *w, struct err *err)
     bool is_new = !p;
     if (is_new)
         p = find(k->writes, w, true);
+    p->optional = w->optional;
     p->writers = w->kind == WRITE_CLASS_ROW ? known->copy->n_nodes : 1;
     if (!is_new)
         return order_again(p, &o, w, err);
