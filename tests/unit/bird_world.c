@@ -1,22 +1,6 @@
 #include "bird_world.h"
 
-#include <stdlib.h>
-
-static struct ip ip(const char *text)
-{
-    struct ip ret;
-    if (!ip_parse(text, &ret))
-        abort();
-    return ret;
-}
-
-static struct ip_prefix prefix(const char *text)
-{
-    struct ip_prefix ret;
-    if (!ip_prefix_parse(text, &ret))
-        abort();
-    return ret;
-}
+#include "addr_help.h"
 
 const struct bird_config *bird_world(enum bird_design design, bool bfd)
 {
@@ -26,18 +10,18 @@ const struct bird_config *bird_world(enum bird_design design, bool bfd)
     static struct bird_table tables[2];
     static struct bird_config config;
     static const char *const links[] = { "mgmt0", "ingress0", "pod0", "node0" };
-    own[0] = prefix("10.244.1.0/24");
-    own[1] = prefix("fd00:244:1::/64");
-    cidrs[0] = prefix("10.244.2.0/24");
-    cidrs[1] = prefix("fd00:244:2::/64");
-    cidrs[2] = prefix("10.244.3.0/24");
-    cidrs[3] = prefix("fd00:244:3::/64");
+    own[0] = prefix_of("10.244.1.0/24");
+    own[1] = prefix_of("fd00:244:1::/64");
+    cidrs[0] = prefix_of("10.244.2.0/24");
+    cidrs[1] = prefix_of("fd00:244:2::/64");
+    cidrs[2] = prefix_of("10.244.3.0/24");
+    cidrs[3] = prefix_of("fd00:244:3::/64");
     static const char *const nodes[] = { "k8s-2", "k8s-2", "k8s-3.example", "k8s-3.example" };
     static const char *const remote[] = { "10.48.0.2", "fd00:48::2", "10.48.0.3", "fd00:48::3" };
     for (int i = 0; i < 4; i++)
         peers[i] = (struct bird_peer){ .node = nodes[i],
-                                       .local = ip(i % 2 ? "fd00:48::1" : "10.48.0.1"),
-                                       .remote = ip(remote[i]),
+                                       .local = ip_of(i % 2 ? "fd00:48::1" : "10.48.0.1"),
+                                       .remote = ip_of(remote[i]),
                                        .cidrs = &cidrs[i],
                                        .n_cidrs = 1 };
     mesh = (struct bird_mesh){ .link = "pod0",
@@ -60,9 +44,10 @@ const struct bird_config *bird_world(enum bird_design design, bool bfd)
         tables[0].n_attached = 4;
         tables[0].pod_device = "cilium_host";
         tables[0].gateway_link = "ingress0";
-        tables[0].gateway[0] = ip("10.47.0.254");
-        tables[0].gateway[1] = ip("fd00:47::fe");
+        tables[0].gateway[0] = ip_of("10.47.0.254");
+        tables[0].gateway[1] = ip_of("fd00:47::fe");
     }
-    config = (struct bird_config){ .router_id = ip("10.46.0.1"), .tables = tables, .n_tables = 1 };
+    config =
+        (struct bird_config){ .router_id = ip_of("10.46.0.1"), .tables = tables, .n_tables = 1 };
     return &config;
 }

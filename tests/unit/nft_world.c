@@ -34,13 +34,6 @@ int world_teardown(void **state)
     return 0;
 }
 
-struct ip ip_of(const char *text)
-{
-    struct ip ret = { 0 };
-    assert_true(ip_parse(text, &ret));
-    return ret;
-}
-
 const char *listing(void)
 {
     return output("nft -s list table inet portolan 2>&1");

@@ -5,6 +5,7 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 
+#include "addr_help.h"
 #include "kernel/nft.h"
 #include "plan/plan.h"
 
@@ -47,7 +48,6 @@ void apply(struct world *w, bool audit);
  * range when end is above first. */
 struct nft_group *mapping(const char *owner, enum l4proto proto, uint16_t first, uint16_t end,
                           const char *pod);
-struct ip ip_of(const char *text);
 
 /* Elements as text, one to a line, each put into the group:
  *   service ADDR PROTO PORT CLASS | endpoint ADDR PROTO PORT INDEX IP PORT | stay ADDR PROTO PORT IP PORT

@@ -1,12 +1,13 @@
 #include "services_bench.h"
 
+#include "addr_help.h"
 #include "store_help.h"
 
 void begin(struct bench *b, const struct plan_options *options)
 {
     memset(b, 0, sizeof(*b));
-    assert_true(ip_parse("10.0.0.1", &b->addresses[0].ip));
-    assert_true(ip_parse("192.0.2.7", &b->addresses[1].ip));
+    b->addresses[0].ip = ip_of("10.0.0.1");
+    b->addresses[1].ip = ip_of("192.0.2.7");
     b->iface = (struct host_iface){ "eth0", 1500, true, .addresses = b->addresses };
     b->iface.n_addresses = 1;
     b->host = (struct host){ .ifaces = &b->iface,

@@ -4,15 +4,9 @@
 
 #include <string.h>
 
+#include "addr_help.h"
 #include "plan/ipvs_rules.h"
 #include "services_bench.h"
-
-static struct ip ip(const char *text)
-{
-    struct ip ret;
-    assert_true(ip_parse(text, &ret));
-    return ret;
-}
 
 /* "; " after each entry. */
 static struct buf text_of(const struct ipvs_group *g)
@@ -69,8 +63,8 @@ static void schedulers_have_the_kernels_names_and_one_more(void **state)
 static void entries_are_sorted_and_the_first_of_a_key_stays(void **state)
 {
     (void)state;
-    const struct ip vip = ip("10.96.0.1"), six = ip("fd00::1"), a = ip("10.1.0.10"),
-                    b = ip("10.1.0.9");
+    const struct ip vip = ip_of("10.96.0.1"), six = ip_of("fd00::1"), a = ip_of("10.1.0.10"),
+                    b = ip_of("10.1.0.9");
     struct ipvs_group_builder *x = ipvs_group_begin("service/a/web");
     ipvs_put_dest(x, &vip, L4_TCP, 80, &a, 8080, 1);
     ipvs_put_dest(x, &vip, L4_TCP, 80, &b, 8080, 1);
@@ -99,7 +93,7 @@ static void entries_are_sorted_and_the_first_of_a_key_stays(void **state)
 static void everything_that_tells_entries_apart_is_in_the_key(void **state)
 {
     (void)state;
-    const struct ip vip = ip("10.96.0.1"), other = ip("10.1.0.1");
+    const struct ip vip = ip_of("10.96.0.1"), other = ip_of("10.1.0.1");
     const struct ip_prefix net = { other, 24 }, narrow = { other, 32 };
     struct ipvs_group_builder *x = ipvs_group_begin("service/a/web");
     ipvs_put_address_port(x, KUBE_EXTERNAL_IP, &vip, L4_TCP, 80);
@@ -126,8 +120,8 @@ static void everything_that_tells_entries_apart_is_in_the_key(void **state)
 static void a_net_of_all_becomes_its_halves(void **state)
 {
     (void)state;
-    const struct ip six = ip("2001:db8::1");
-    const struct ip_prefix all4 = { ip("10.1.2.3"), 0 }, all6 = { ip("::"), 0 };
+    const struct ip six = ip_of("2001:db8::1");
+    const struct ip_prefix all4 = { ip_of("10.1.2.3"), 0 }, all6 = { ip_of("::"), 0 };
     struct ipvs_group_builder *x = ipvs_group_begin("proxy");
     ipvs_put_net(x, KUBE_POD_RANGE, &all4);
     ipvs_put_address_port_net(x, KUBE_LOAD_BALANCER_SRC_CIDR, &six, L4_TCP, 80, &all6);

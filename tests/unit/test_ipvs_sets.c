@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "addr_help.h"
 #include "ipvs_world.h"
 #include "netns.h"
 #include "plan/ipvs_rules.h"
@@ -16,13 +17,6 @@ static struct ipvs_group *groups[2];
 static struct buf rules4, rules6;
 static struct report report;
 static struct err err;
-
-static struct ip ip_of(const char *text)
-{
-    struct ip ip;
-    assert_true(ip_parse(text, &ip));
-    return ip;
-}
 
 /* The i-th Service, at a load balancer's address, to all or to some. */
 static void balancer(size_t i, const char *ip, bool ranges)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "addr_help.h"
 #include "ipvs_world.h"
 #include "kernel/ipset.h"
 #include "netns.h"
@@ -20,13 +21,6 @@ static struct report report;
 static struct err err;
 static struct ip_prefix exclude;
 static const struct ipvs_want no_rules;
-
-static struct ip ip_of(const char *text)
-{
-    struct ip ip;
-    assert_true(ip_parse(text, &ip));
-    return ip;
-}
 
 static void start_agent(void)
 {
@@ -99,6 +93,12 @@ static void service(size_t i, const char *owner, const char *ip, enum l4proto pr
     groups[i] = ipvs_group_end(b);
 }
 
+/* The usual one. */
+static void web(const char *endpoints)
+{
+    service(0, "service/a/web", "10.96.0.1", L4_TCP, endpoints);
+}
+
 static bool bound(const char *ip)
 {
     return strstr(output("ip -o addr show dev kube-ipvs0"), ip);
@@ -114,7 +114,7 @@ static bool in_set(const char *set, const char *element)
 static void what_is_new_comes_from_the_bottom_up(void **state)
 {
     (void)state;
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1 10.244.0.2");
+    web("10.244.0.1 10.244.0.2");
     service(1, "service/a/web6", "fd00::1", L4_TCP, "fd00:1::1");
     apply(IPVS_LOOK_AUDIT);
     assert_string_equal(ipvs_world_text(world),
@@ -131,7 +131,7 @@ static void what_is_new_comes_from_the_bottom_up(void **state)
 static void nothing_is_sent_when_nothing_changed(void **state)
 {
     (void)state;
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+    web("10.244.0.1");
     apply(IPVS_LOOK_AUDIT);
     ipvs_world_writes(world);
     ipvs_world_die_after(world, 0); /* a pass does not even look */
@@ -147,10 +147,10 @@ static void nothing_is_sent_when_nothing_changed(void **state)
 static void an_endpoint_comes_before_another_goes(void **state)
 {
     (void)state;
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+    web("10.244.0.1");
     apply(IPVS_LOOK_AUDIT);
     ipvs_world_commands(world);
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.2");
+    web("10.244.0.2");
     apply(0);
     assert_string_equal(ipvs_world_commands(world), "+dest =dest -dest ");
     assert_string_equal(ipvs_world_text(world), "tcp 10.96.0.1:80 rr 0: 10.244.0.2:8080/1\n");
@@ -159,7 +159,7 @@ static void an_endpoint_comes_before_another_goes(void **state)
 static void what_goes_goes_from_the_top_down(void **state)
 {
     (void)state;
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+    web("10.244.0.1");
     apply(IPVS_LOOK_AUDIT);
     ipvs_world_commands(world);
     forget_groups();
@@ -285,14 +285,20 @@ static void a_crowd_comes_and_goes(void **state)
 
 /* ---- draining ---- */
 
+/* 10.244.0.1, which has a connection. */
+static void one_of_two_drains(void)
+{
+    web("10.244.0.1 10.244.0.2");
+    apply(IPVS_LOOK_AUDIT);
+    ipvs_world_connect(world, "10.244.0.1", 1);
+    web("10.244.0.2");
+    apply(0);
+}
+
 static void a_destination_drains(void **state)
 {
     (void)state;
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1 10.244.0.2");
-    apply(IPVS_LOOK_AUDIT);
-    ipvs_world_connect(world, "10.244.0.1", 1);
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.2");
-    apply(0);
+    one_of_two_drains();
     assert_string_equal(ipvs_world_text(world),
                         "tcp 10.96.0.1:80 rr 0: 10.244.0.1:8080/0 10.244.0.2:8080/1\n");
     assert_int_equal(ipvs_draining(agent), 1);
@@ -314,12 +320,8 @@ static void a_destination_drains(void **state)
 static void one_that_returns_serves_again(void **state)
 {
     (void)state;
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1 10.244.0.2");
-    apply(IPVS_LOOK_AUDIT);
-    ipvs_world_connect(world, "10.244.0.1", 1);
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.2");
-    apply(0);
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1 10.244.0.2");
+    one_of_two_drains();
+    web("10.244.0.1 10.244.0.2");
     apply(0);
     assert_string_equal(ipvs_world_text(world),
                         "tcp 10.96.0.1:80 rr 0: 10.244.0.1:8080/1 10.244.0.2:8080/1\n");
@@ -331,15 +333,11 @@ static void one_that_returns_serves_again(void **state)
 static void what_drains_goes_with_its_server(void **state)
 {
     (void)state;
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1 10.244.0.2");
-    apply(IPVS_LOOK_AUDIT);
-    ipvs_world_connect(world, "10.244.0.1", 1);
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.2");
-    apply(0);
+    one_of_two_drains();
     forget_groups();
     apply(0);
     assert_int_equal(ipvs_draining(agent), 0);
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+    web("10.244.0.1");
     apply(0);
     assert_string_equal(ipvs_world_text(world), "tcp 10.96.0.1:80 rr 0: 10.244.0.1:8080/1\n");
 }
@@ -352,11 +350,11 @@ static void what_drained_is_forgotten_when_passes_fail(void **state)
     unsigned k = 0;
     for (; died; k++) {
         forget_groups();
-        service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+        web("10.244.0.1");
         start_agent();
         apply(IPVS_LOOK_AUDIT);
         ipvs_world_connect(world, "10.244.0.1", 1);
-        service(0, "service/a/web", "10.96.0.1", L4_TCP, "");
+        web("");
         apply(0);
         forget_groups();
         service(0, "service/a/next", "10.96.0.2", L4_TCP, "");
@@ -527,7 +525,7 @@ static void what_others_made_meanwhile_is_adopted(void **state)
                               .scheduler = "wlc" };
     apply(IPVS_LOOK_AUDIT);
     ipvs_world_put(world, &s);
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+    web("10.244.0.1");
     assert_int_equal(sync_now(0), 0);
     assert_int_equal(report.refusals.n, 1);
     apply(0);
@@ -537,7 +535,7 @@ static void what_others_made_meanwhile_is_adopted(void **state)
 static void what_others_took_away_is_put_back(void **state)
 {
     (void)state;
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+    web("10.244.0.1");
     apply(IPVS_LOOK_AUDIT);
     run("ipset del KUBE-CLUSTER-IP 10.96.0.1,tcp:80");
     run("ip addr del 10.96.0.1/32 dev kube-ipvs0; ipset destroy KUBE-DROP");
@@ -566,7 +564,7 @@ static void what_an_earlier_run_left_goes(void **state)
     put_server("10.96.0.9", 80, "rr", "10.244.0.9");     /* by its address */
     put_server("192.0.2.10", 30080, "rr", "10.244.0.9"); /* by its node port */
     put_server("10.96.0.1", 80, "wrr", "10.244.0.9");    /* wanted, otherwise */
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+    web("10.244.0.1");
     apply(IPVS_LOOK_AUDIT);
     assert_string_equal(ipvs_world_text(world), "tcp 10.96.0.1:80 rr 0: 10.244.0.1:8080/1\n");
     assert_false(bound("10.96.0.9") || in_set("KUBE-NODE-PORT-TCP", "30080"));
@@ -626,7 +624,7 @@ static void a_cleanup_leaves_what_others_have(void **state)
     struct buf out = { 0 };
     put_server("192.0.2.10", 80, "rr", "10.0.0.1");
     run("ipset create KUBE-MINE hash:ip");
-    service(0, "service/a/web", "10.96.0.1", L4_TCP, "10.244.0.1");
+    web("10.244.0.1");
     apply(IPVS_LOOK_AUDIT);
     assert_int_equal(ipvs_cleanup(&ports, true, &out, &err), 0);
     assert_non_null(strstr(buf_str(&out), "- ipvs service tcp 10.96.0.1:80\n- ipset KUBE-"));
@@ -706,43 +704,38 @@ static void killed_anywhere_it_heals_at_the_next_start(void **state)
     free(there);
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_new_comes_from_the_bottom_up, setup, teardown),
-        cmocka_unit_test_setup_teardown(nothing_is_sent_when_nothing_changed, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_endpoint_comes_before_another_goes, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_goes_goes_from_the_top_down, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_address_of_two_services_stays_for_the_other, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(elements_are_of_their_set_and_family, setup, teardown),
-        cmocka_unit_test_setup_teardown(elements_of_every_type_are_read_as_they_were_written, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_crowd_comes_and_goes, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_destination_drains, setup, teardown),
-        cmocka_unit_test_setup_teardown(one_that_returns_serves_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_drains_goes_with_its_server, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_drained_is_forgotten_when_passes_fail, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(udp_does_not_drain, setup, teardown),
-        cmocka_unit_test_setup_teardown(conntrack_hears_of_udp, setup, teardown),
-        cmocka_unit_test_setup_teardown(conntrack_hears_of_udp_when_an_answer_is_lost, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_refused_server_holds_up_nothing_else, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_server_that_stays_keeps_its_destinations, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(what_a_server_is_known_by_goes_after_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_node_port_goes_after_its_server, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_others_made_meanwhile_is_adopted, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_others_took_away_is_put_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_an_earlier_run_left_goes, setup, teardown),
-        cmocka_unit_test_setup_teardown(other_peoples_servers_stay, setup, teardown),
-        cmocka_unit_test_setup_teardown(sets_go_by_their_names, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_cleanup_leaves_what_others_have, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_cleanup_leaves_a_device_without_our_mark, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(killed_anywhere_it_heals_at_the_next_start, setup,
-                                        teardown),
+        TEST(what_is_new_comes_from_the_bottom_up),
+        TEST(nothing_is_sent_when_nothing_changed),
+        TEST(an_endpoint_comes_before_another_goes),
+        TEST(what_goes_goes_from_the_top_down),
+        TEST(an_address_of_two_services_stays_for_the_other),
+        TEST(elements_are_of_their_set_and_family),
+        TEST(elements_of_every_type_are_read_as_they_were_written),
+        TEST(a_crowd_comes_and_goes),
+        TEST(a_destination_drains),
+        TEST(one_that_returns_serves_again),
+        TEST(what_drains_goes_with_its_server),
+        TEST(what_drained_is_forgotten_when_passes_fail),
+        TEST(udp_does_not_drain),
+        TEST(conntrack_hears_of_udp),
+        TEST(conntrack_hears_of_udp_when_an_answer_is_lost),
+        TEST(a_refused_server_holds_up_nothing_else),
+        TEST(a_server_that_stays_keeps_its_destinations),
+        TEST(what_a_server_is_known_by_goes_after_it),
+        TEST(a_node_port_goes_after_its_server),
+        TEST(what_others_made_meanwhile_is_adopted),
+        TEST(what_others_took_away_is_put_back),
+        TEST(what_an_earlier_run_left_goes),
+        TEST(other_peoples_servers_stay),
+        TEST(sets_go_by_their_names),
+        TEST(a_cleanup_leaves_what_others_have),
+        TEST(a_cleanup_leaves_a_device_without_our_mark),
+        TEST(killed_anywhere_it_heals_at_the_next_start),
     };
     return cmocka_run_group_tests_name("ipvs_sync", tests, NULL, NULL);
 }

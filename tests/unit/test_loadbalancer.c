@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "addr_help.h"
 #include "plan/plan.h"
 #include "plan/plan_text.h"
 #include "store_help.h"
@@ -32,7 +33,7 @@ static void add_iface(struct bench *b, const char *name, const char *const *addr
     for (; addresses[b->ifaces[i].n_addresses]; b->ifaces[i].n_addresses++) {
         struct host_address *x = &b->addresses[i][b->ifaces[i].n_addresses];
         *x = (struct host_address){ .prefix_len = 24 };
-        assert_true(ip_parse(addresses[b->ifaces[i].n_addresses], &x->ip));
+        x->ip = ip_of(addresses[b->ifaces[i].n_addresses]);
     }
 }
 
@@ -253,7 +254,7 @@ static void an_address_moves_and_nobody_serves_it_twice(void **state)
     struct bench nodes[2];
     begin(&nodes[0], "a");
     begin(&nodes[1], "b");
-    assert_true(ip_parse("10.32.0.2", &nodes[1].addresses[0][0].ip));
+    nodes[1].addresses[0][0].ip = ip_of("10.32.0.2");
     nodes[1].ifaces[0].mac[5] = 2;
     for (int j = 0; j < 2; j++)
         add_iface(&nodes[j], "eth0", (const char *const[]){ "192.0.2.1", NULL });
@@ -385,8 +386,8 @@ static void what_is_published_is_sorted_and_of_the_host(void **state)
     assert_says(&b, "annotate Node a addresses=9.9.9.9 overlay=" OVERLAY_A "\n");
     b.ifaces[2].name = "eth1"; /* sorted as text */
     b.ifaces[3].name = "kube-ipvs0";
-    assert_true(ip_parse("9.9.9.9", &b.addresses[2][0].ip));
-    assert_true(ip_parse("10.1.1.1", &b.addresses[1][2].ip));
+    b.addresses[2][0].ip = ip_of("9.9.9.9");
+    b.addresses[1][2].ip = ip_of("10.1.1.1");
     b.host_changed = true;
     plan(&b);
     assert_says(&b, "annotate Node a addresses=10.1.1.1,9.9.9.9 overlay=" OVERLAY_A "\n");
@@ -408,7 +409,7 @@ static void an_overlay_without_room_is_a_problem(void **state)
     struct bench b;
     begin(&b, "c");
     b.options.overlay = OVERLAY_VXLAN;
-    assert_true(ip_prefix_parse("169.254.96.0/30", &b.options.overlay_subnet));
+    b.options.overlay_subnet = prefix_of("169.254.96.0/30");
     put_node(&b, "a", "", "169.254.96.1,02:6b:a9:fe:60:01");
     put_node(&b, "b", "", "169.254.96.2,02:6b:a9:fe:60:02");
     put_node(&b, "c", "", "169.254.96.2,02:6b:a9:fe:60:02"); /* b has it first */

@@ -28,9 +28,8 @@ static struct nft_group *held_service(void)
     struct nft_group_builder *g = nft_group_begin("service/a/b");
     struct ip dialled = ip_of("203.0.113.9"), pod = ip_of("10.244.2.7"),
               node = ip_of("203.0.113.20");
-    struct ip_prefix overlay;
     struct nft_class pick = { .family = IP_V4, .kind = NFT_CLASS_PICK, .n = 1 };
-    assert_true(ip_prefix_parse("10.32.0.0/12", &overlay));
+    struct ip_prefix overlay = prefix_of("10.32.0.0/12");
     nft_put_service(g, &dialled, L4_TCP, 80, &pick);
     nft_put_endpoint(g, &dialled, L4_TCP, 80, 0, &pod, 8080);
     nft_put_flow(g, NFT_HELD4, &dialled, L4_TCP, 80, 80);

@@ -5,16 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "addr_help.h"
 #include "base/vec.h"
 #include "model/nft_text.h"
 #include "plan/plan.h"
-
-static struct ip ip(const char *text)
-{
-    struct ip ret = { 0 };
-    assert_true(ip_parse(text, &ret));
-    return ret;
-}
 
 static char *golden_file(const char *name)
 {
@@ -41,7 +35,7 @@ static const struct plan_options held_options = { .loadbalancer = true,
 static struct nft_group *services(const char *const *classes, size_t n)
 {
     struct nft_group_builder *b = nft_group_begin("service/a/b");
-    struct ip vip = ip("10.96.0.1"), vip6 = ip("fd00:96::1");
+    struct ip vip = ip_of("10.96.0.1"), vip6 = ip_of("fd00:96::1");
     for (size_t i = 0; i < n; i++) {
         struct nft_class c;
         assert_true(nft_class_parse(classes[i], &c));
@@ -77,7 +71,8 @@ static const char *const classes[] = {
 static struct nft_group *held(void)
 {
     struct nft_group_builder *b = nft_group_begin("node");
-    struct ip dialled = ip("203.0.113.9"), ep = ip("10.244.2.7"), node = ip("203.0.113.20");
+    struct ip dialled = ip_of("203.0.113.9"), ep = ip_of("10.244.2.7"),
+              node = ip_of("203.0.113.20");
     struct ip_prefix overlay;
     assert_true(ip_prefix_parse("10.32.0.0/12", &overlay));
     nft_put_flow(b, NFT_HELD4, &dialled, L4_TCP, 80, 80);
@@ -229,8 +224,8 @@ static void every_rule_counts_and_names_what_there_is(void **state)
 static void elements_print_sorted_across_groups(void **state)
 {
     (void)state;
-    struct ip four = ip("203.0.113.9"), six = ip("2001:db8:113::9"), pod = ip("10.244.1.7"),
-              pod6 = ip("fd00:1::7");
+    struct ip four = ip_of("203.0.113.9"), six = ip_of("2001:db8:113::9"),
+              pod = ip_of("10.244.1.7"), pod6 = ip_of("fd00:1::7");
     struct nft_group_builder *b = nft_group_begin("portmap/games/gs");
     nft_put_target(b, NFT_TARGETRANGE4, &four, L4_UDP, 27015, 27115, &pod, 0);
     nft_put_target(b, NFT_TARGET4, &six, L4_UDP, 3000, 3000, &pod6, 3001);
@@ -351,21 +346,14 @@ static void a_class_sends_insiders_to_all_endpoints(void **state)
     assert_int_equal(nft_class_next(&next[0], next), 0);
 }
 
-static struct ip_prefix prefix(const char *text)
-{
-    struct ip_prefix ret = { 0 };
-    assert_true(ip_prefix_parse(text, &ret));
-    return ret;
-}
-
 static void elements_of_services_print(void **state)
 {
     (void)state;
-    struct ip vip = ip("10.96.0.1"), vip6 = ip("fd00:96::1"), pod = ip("10.244.1.7"),
-              pod6 = ip("fd00:1::7");
-    struct ip_prefix inner = prefix("10.1.2.3/16"), outer = prefix("10.0.0.0/8"),
-                     before = prefix("9.0.0.0/8"), all = prefix("0.0.0.0/0"),
-                     pods6 = prefix("fd00:1::/48");
+    struct ip vip = ip_of("10.96.0.1"), vip6 = ip_of("fd00:96::1"), pod = ip_of("10.244.1.7"),
+              pod6 = ip_of("fd00:1::7");
+    struct ip_prefix inner = prefix_of("10.1.2.3/16"), outer = prefix_of("10.0.0.0/8"),
+                     before = prefix_of("9.0.0.0/8"), all = prefix_of("0.0.0.0/0"),
+                     pods6 = prefix_of("fd00:1::/48");
     struct nft_class pick;
     assert_true(nft_class_parse("pick4-2-affinity30", &pick));
     struct nft_group_builder *b = nft_group_begin("service/a/b");

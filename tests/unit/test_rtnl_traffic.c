@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "addr_help.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "netns.h"
@@ -15,24 +16,17 @@
     "ip addr add 10.47.0.1/24 dev ingress0; ip addr add fd00:47::1/64 dev ingress0 nodad;"  \
     "ip addr add 10.48.0.1/24 dev pod0; ip addr add fd00:48::1/64 dev pod0 nodad"
 
-static struct ip_prefix prefix(const char *text)
-{
-    struct ip_prefix p;
-    assert_true(ip_prefix_parse(text, &p));
-    return p;
-}
-
 static void want_rule(struct world *w, uint32_t priority, const char *from, const char *to,
                       uint32_t table)
 {
     struct desired_rule r = { .owner = "trafficclass/pods", .priority = priority, .table = table };
     if (from) {
         r.has_src = true;
-        r.src = prefix(from);
+        r.src = prefix_of(from);
     }
     if (to) {
         r.has_dst = true;
-        r.dst = prefix(to);
+        r.dst = prefix_of(to);
     }
     r.family = from ? r.src.ip.family : r.dst.ip.family;
     vec_push(&w->want.rules, r);
@@ -43,11 +37,11 @@ static void want_route(struct world *w, enum route_type type, const char *dst, c
     struct desired_route r = { .owner = "trafficclass/pods",
                                .type = type,
                                .table = 47,
-                               .dst = prefix(dst),
+                               .dst = prefix_of(dst),
                                .ifname = type == ROUTE_UNICAST ? "ingress0" : "",
                                .metric = type == ROUTE_UNICAST ? 0 : 8192 };
     if (via)
-        assert_true(ip_parse(via, &r.via));
+        r.via = ip_of(via);
     vec_push(&w->want.routes, r);
 }
 
@@ -190,7 +184,7 @@ static void another_gateway_takes_the_place_of_the_old(void **state)
     hybrid(&w);
     for (size_t i = 0; i < w.want.routes.n; i++)
         if (w.want.routes.v[i].type == ROUTE_UNICAST && w.want.routes.v[i].via.family == IP_V4)
-            assert_true(ip_parse("10.47.0.253", &w.want.routes.v[i].via));
+            w.want.routes.v[i].via = ip_of("10.47.0.253");
     assert_int_equal(sync_with(&w, want_finish(&w.want), false), 1);
     assert_non_null(strstr(routes("-4"), "default via 10.47.0.253 dev ingress0 proto 107\n"));
     world_done(&w);
