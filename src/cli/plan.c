@@ -18,7 +18,8 @@ static void print_text(const struct plan_options *options, const struct plan *pl
     struct buf out = { 0 };
     const struct ipvs_want *ipvs = plan->desired.ipvs_node;
     if (plan_needs_nft(options)) {
-        nft_text_table(&out, plan_ruleset(options));
+        const struct nft_table table = plan_ruleset(options);
+        nft_text_table(&out, &table);
         buf_puts(&out, "\n");
     }
     if (ipvs)

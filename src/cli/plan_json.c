@@ -46,11 +46,12 @@ static void begin_list(struct writer *w, const char *key)
 
 /* ---- kernel objects ---- */
 
-static void ruleset(struct writer *w, const struct nft_table *table, const struct desired *d)
+static void ruleset(struct writer *w, const struct plan_options *options, const struct desired *d)
 {
+    const struct nft_table table = plan_ruleset(options);
     struct buf text = { 0 };
-    nft_text_table(&text, table);
-    nft_text_elements(&text, table, d->groups, d->n_groups);
+    nft_text_table(&text, &table);
+    nft_text_elements(&text, &table, d->groups, d->n_groups);
     put(w, "ruleset", buf_str(&text));
     buf_done(&text);
 }
@@ -376,7 +377,7 @@ void plan_print_json(const struct plan_options *options, const struct plan *plan
     struct writer *w = writer_json_new(&out, true);
     writer_map(w);
     if (plan_needs_nft(options))
-        ruleset(w, plan_ruleset(options), &plan->desired);
+        ruleset(w, options, &plan->desired);
     ipvs(w, &plan->desired);
     links(w, &plan->desired);
     addresses(w, &plan->desired);

@@ -14,7 +14,7 @@
 
 struct nft {
     struct nl_port *port;
-    const struct nft_table *table;
+    struct nft_table table;
     bool is_known; /* `known` is what the kernel held at generation `genid` */
     struct nft_group **known;
     size_t n_known;
@@ -44,7 +44,7 @@ struct pass {
     int error;                  /* that ended the last batch which failed; 0: none did */
 };
 
-struct nft *nft_new(struct nl_port *port, const struct nft_table *table)
+struct nft *nft_new(struct nl_port *port, struct nft_table table)
 {
     struct nft *n = xcalloc(1, sizeof(*n));
     n->port = port;
@@ -107,7 +107,7 @@ static void refuse(struct pass *p, const struct nft_op *op, int error, const cha
         return;
     p->skip[i] = true;
     struct buf b = { 0 };
-    nft_text_element(&b, p->nft->table, op->elem);
+    nft_text_element(&b, &p->nft->table, op->elem);
     if (p->report)
         report_refuse(p->report, op->group->owner, error, text, "%s", buf_str(&b));
     buf_done(&b);
@@ -125,9 +125,9 @@ static int read_kernel(struct pass *p, struct err *err)
     /* The generation comes first: what changes while we read makes the batch fail. */
     int r = nft_genid(n->port, &n->genid, err);
     if (!r)
-        r = nft_layout_read(n->port, n->table, &p->layout, &n->classes, &p->why, err);
+        r = nft_layout_read(n->port, &n->table, &p->layout, &n->classes, &p->why, err);
     if (!r && p->layout == NFT_LAYOUT_WANTED)
-        r = nft_elem_read(n->port, n->table, &n->classes, &p->mem, &p->found, err);
+        r = nft_elem_read(n->port, &n->table, &n->classes, &p->mem, &p->found, err);
     else
         nft_classes_forget(&n->classes); /* they go with the table */
     nft_classes_count(&n->classes, &p->found, 1);
@@ -242,7 +242,7 @@ static void refuse_op(struct pass *p, const struct nft_op *op, const struct nl_e
     snprintf(text, sizeof(text), "%s%s%s", strerror(e->error), e->text[0] ? ": " : "", e->text);
     if (e->error == ENFILE)
         snprintf(text, sizeof(text), "the set holds its limit of %u elements",
-                 p->nft->table->sets[op->elem->set].size);
+                 p->nft->table.sets[op->elem->set].size);
     refuse(p, op, e->error, text);
 }
 
@@ -297,7 +297,7 @@ static int send_classes(struct pass *p, struct err *err)
     struct nl_error e;
     size_t n_errors = 0;
     nft_batch_begin(&n->buf, n->port, n->genid);
-    nft_classes_put_due(&n->buf, n->port, n->table, &p->classes);
+    nft_classes_put_due(&n->buf, n->port, &n->table, &p->classes);
     int r = nft_batch_send(&n->buf, n->port, &e, 1, &n_errors, err);
     p->report->bytes += n->buf.n;
     if (r) {
@@ -316,12 +316,12 @@ static int send_batch(struct pass *p, struct err *err)
     struct nft *n = p->nft;
     nft_batch_begin(&n->buf, n->port, n->genid);
     if (replaces(p)) {
-        nft_layout_put(&n->buf, n->port, n->table);
-        nft_classes_put_due(&n->buf, n->port, n->table, &p->classes);
+        nft_layout_put(&n->buf, n->port, &n->table);
+        nft_classes_put_due(&n->buf, n->port, &n->table, &p->classes);
     }
-    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &p->classes, &p->diff.dels,
+    nft_elem_put(&n->buf, n->port, &n->table, NFT_MSG_DELSETELEM, &p->classes, &p->diff.dels,
                  p->single);
-    nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_NEWSETELEM, &p->classes, &p->diff.adds,
+    nft_elem_put(&n->buf, n->port, &n->table, NFT_MSG_NEWSETELEM, &p->classes, &p->diff.adds,
                  p->single);
     struct nl_error *errors = xmalloc(ERRORS_MAX * sizeof(*errors));
     size_t n_errors = 0;
@@ -347,10 +347,10 @@ static int send_late(struct pass *p, struct err *err)
         struct nl_error e;
         size_t n_errors = 0;
         nft_batch_begin(&n->buf, n->port, n->genid);
-        nft_elem_put(&n->buf, n->port, n->table, NFT_MSG_DELSETELEM, &p->classes, &p->diff.late,
+        nft_elem_put(&n->buf, n->port, &n->table, NFT_MSG_DELSETELEM, &p->classes, &p->diff.late,
                      false);
         if (chains)
-            nft_classes_put_left(&n->buf, n->port, n->table, &p->classes);
+            nft_classes_put_left(&n->buf, n->port, &n->table, &p->classes);
         r = nft_batch_send(&n->buf, n->port, &e, 1, &n_errors, err);
         p->report->bytes += n->buf.n;
         if (!(r == -EBUSY && chains))
@@ -415,15 +415,15 @@ int nft_sync(struct nft *n, struct nft_group *const *groups, size_t n_groups, bo
         i += r == AGAIN;
     }
     if (r > 0 && p.error && p.error != ERESTART) {
-        err_prefix(err, "table inet %s: %d attempts failed, the last one", n->table->name, TRIES);
+        err_prefix(err, "table inet %s: %d attempts failed, the last one", n->table.name, TRIES);
         r = -EAGAIN;
     } else if (r > 0) {
         r = err_set(err, EAGAIN,
                     "table inet %s: somebody else kept changing the ruleset in %d "
                     "attempts to read and correct it",
-                    n->table->name, TRIES);
+                    n->table.name, TRIES);
     } else if (r) {
-        err_prefix(err, "table inet %s", n->table->name);
+        err_prefix(err, "table inet %s", n->table.name);
     }
     pass_done(&p);
     if (n->buf.cap > 2 * NL_MSG_ROOM) /* a whole table went through it */
@@ -484,13 +484,13 @@ int nft_diff(struct nft *n, struct nft_group *const *groups, size_t n_groups, st
     if (!r) {
         compare(&p);
         if (p.layout == NFT_LAYOUT_OTHER)
-            buf_printf(out, "- table inet %s: %s\n", n->table->name, buf_str(&p.why));
+            buf_printf(out, "- table inet %s: %s\n", n->table.name, buf_str(&p.why));
         if (p.layout != NFT_LAYOUT_WANTED)
-            buf_printf(out, "+ table inet %s\n", n->table->name);
-        print_classes(out, n->table, &p.classes);
-        print_ops(out, n->table, &p.diff.dels, '-');
-        print_ops(out, n->table, &p.diff.late, '-');
-        print_ops(out, n->table, &p.diff.adds, '+');
+            buf_printf(out, "+ table inet %s\n", n->table.name);
+        print_classes(out, &n->table, &p.classes);
+        print_ops(out, &n->table, &p.diff.dels, '-');
+        print_ops(out, &n->table, &p.diff.late, '-');
+        print_ops(out, &n->table, &p.diff.adds, '+');
     }
     pass_done(&p);
     return r;

@@ -13,12 +13,12 @@
 #pragma once
 
 #include "kernel/kernel.h"
+#include "model/nft_rule.h"
 #include "netlink/nl.h"
 
-struct nft_table; /* model/nft_rule.h */
 struct nft;
 
-struct nft *nft_new(struct nl_port *port, const struct nft_table *table);
+struct nft *nft_new(struct nl_port *port, struct nft_table table);
 void nft_free(struct nft *n); /* accepts NULL */
 
 /* Makes the kernel match; `groups` are sorted by owner, and a key belongs to one of them (of two,

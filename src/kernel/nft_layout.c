@@ -152,13 +152,13 @@ void nft_layout_put(struct nl_buf *b, struct nl_port *port, const struct nft_tab
         nftnl_set_free(x);
     }
     for (size_t i = 0; i < t->n_chains; i++) {
-        struct nftnl_chain *x = build_chain(t, &t->chains[i]);
+        struct nftnl_chain *x = build_chain(t, t->chains[i]);
         nftnl_chain_nlmsg_build_payload(nft_msg(b, port, NFT_MSG_NEWCHAIN, NLM_F_CREATE), x);
         nftnl_chain_free(x);
     }
     for (size_t i = 0; i < t->n_chains; i++)
-        for (size_t j = 0; j < t->chains[i].n; j++) {
-            struct nftnl_rule *x = nft_rule_build(t, t->chains[i].name, &t->chains[i].rules[j]);
+        for (size_t j = 0; j < t->chains[i]->n; j++) {
+            struct nftnl_rule *x = nft_rule_build(t, t->chains[i]->name, &t->chains[i]->rules[j]);
             nftnl_rule_nlmsg_build_payload(
                 nft_msg(b, port, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND), x);
             nftnl_rule_free(x);
@@ -264,7 +264,7 @@ static int read_set(const struct nlmsghdr *m, void *user)
 static size_t chain_index(const struct nft_table *t, const char *name)
 {
     size_t i = 0;
-    while (i < t->n_chains && (!name || strcmp(t->chains[i].name, name)))
+    while (i < t->n_chains && (!name || strcmp(t->chains[i]->name, name)))
         i++;
     return i;
 }
@@ -295,7 +295,7 @@ static int read_chain(const struct nlmsghdr *m, void *user)
         bool is_class = i == r->t->n_chains && nft_table_has(r->t, NFT_SERVICE4) && name &&
                         nft_class_parse(name, &found.class);
         if ((i == r->t->n_chains && !is_class) ||
-            !same_chain(is_class ? &no_base : &r->t->chains[i], x))
+            !same_chain(is_class ? &no_base : r->t->chains[i], x))
             differs(r, "chain", name);
         else if (is_class)
             vec_push(&r->classes, found);
@@ -366,8 +366,8 @@ static bool has_rules(const struct nft_table *t, const struct nft_chain *c, cons
 static void compare_rules(struct reading *r, struct nft_classes *classes)
 {
     for (size_t i = 0; i < r->t->n_chains; i++)
-        if (!has_rules(r->t, &r->t->chains[i], &r->rules[i]))
-            differs(r, "rules of chain", r->t->chains[i].name);
+        if (!has_rules(r->t, r->t->chains[i], &r->rules[i]))
+            differs(r, "rules of chain", r->t->chains[i]->name);
     for (size_t i = 0; i < r->classes.n; i++) {
         const struct found_class *f = &r->classes.v[i];
         struct nft_class_chain c;

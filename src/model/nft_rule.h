@@ -134,15 +134,15 @@ struct nft_chain {
     size_t n;
 };
 
-struct nft_table { /* family inet */
+#define NFT_CHAINS_MAX 40
+struct nft_table { /* family inet; a value, whose pointers lead to constants */
     const char *name;
     const char *comment;
     const struct nft_set_def *sets; /* NFT_SET_COUNT of them */
     uint64_t holds;                 /* 1 << set for each it has */
     uint32_t masquerade_mark;       /* one bit */
     const char *overlay;            /* the interface where holders' packets arrive */
-    const struct nft_chain
-        *chains; /* a chain stands before those it jumps to or after: any order */
+    const struct nft_chain *chains[NFT_CHAINS_MAX]; /* in any order: jumps lead both ways */
     size_t n_chains;
 };
 bool nft_table_has(const struct nft_table *t, int set);

@@ -67,7 +67,7 @@ void nft_text_table(struct buf *b, const struct nft_table *t)
         if (nft_table_has(t, i))
             put_set(b, &t->sets[i]);
     for (size_t i = 0; i < t->n_chains; i++)
-        put_chain(b, t, &t->chains[i]);
+        put_chain(b, t, t->chains[i]);
     buf_puts(b, "}\n");
 }
 

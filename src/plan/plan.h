@@ -13,6 +13,7 @@
 #pragma once
 
 #include "model/desired.h"
+#include "model/nft_rule.h"
 #include "model/snapshot.h"
 #include "model/status.h"
 
@@ -80,9 +81,8 @@ const struct plan *plan_build(struct planner *p, const struct snapshot *snap);
 struct status_writes plan_statuses(struct planner *p, const struct snapshot *snap,
                                    const struct applied *applied);
 
-/* The nftables table of these options, constant while the program runs: see model/nft_rule.h and
+/* The nftables table of these options, whose overlay it borrows: see model/nft_rule.h and
  * plan/ruleset.c. */
-struct nft_table;
 /* False: nothing of these options is nftables'. */
 bool plan_needs_nft(const struct plan_options *options);
-const struct nft_table *plan_ruleset(const struct plan_options *options);
+struct nft_table plan_ruleset(const struct plan_options *options);

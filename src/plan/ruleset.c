@@ -164,32 +164,26 @@ static const struct nft_chain held[] = {
 };
 #define N_HELD (sizeof(held) / sizeof(held[0]))
 
+_Static_assert(N_CHAINS + N_HELD <= NFT_CHAINS_MAX, "all in one table");
+
 #define PORTMAP_SETS ((UINT64_C(1) << NFT_SERVICE4) - 1)
 #define PROXY_SETS   (((UINT64_C(1) << NFT_HELD4) - 1) & ~PORTMAP_SETS)
 #define ALL_SETS     ((UINT64_C(1) << NFT_SET_COUNT) - 1)
 
-/* What the table consists of: chains first to end. */
-static const struct extent {
-    size_t first, end;
-    uint64_t sets;
-} extents[] = {
-    { 0, N_PORTMAP, PORTMAP_SETS },
-    { N_PORTMAP, N_CHAINS, PROXY_SETS },
-    { 0, N_CHAINS, PORTMAP_SETS | PROXY_SETS },
-};
-
-/* All chains, with those of held addresses. */
-static size_t put_held_chains(struct nft_chain ret[static N_CHAINS + N_HELD])
+static void put_chains(struct nft_table *t, size_t first, size_t end)
 {
-    size_t n = N_CHAINS;
-    memcpy(ret, chains, sizeof(chains));
+    for (size_t i = first; i < end; i++)
+        t->chains[t->n_chains++] = &chains[i];
+}
+
+static void put_held(struct nft_table *t)
+{
     for (size_t i = 0; i < N_HELD; i++) {
         size_t at = 0;
         while (at < N_CHAINS && strcmp(chains[at].name, held[i].name))
             at++;
-        ret[at < N_CHAINS ? at : n++] = held[i];
+        t->chains[at < N_CHAINS ? at : t->n_chains++] = &held[i];
     }
-    return n;
 }
 
 static bool proxies_by_nft(const struct plan_options *options)
@@ -207,23 +201,25 @@ static const char *overlay_device(const struct plan_options *o)
     return o->overlay && strcmp(o->overlay, "vxlan") ? o->overlay : OVERLAY_LINK;
 }
 
-const struct nft_table *plan_ruleset(const struct plan_options *options)
+struct nft_table plan_ruleset(const struct plan_options *options)
 {
-    static struct nft_table tables[sizeof(extents) / sizeof(extents[0]) + 1]
-                                  [32]; /* by mark's bit */
-    static struct nft_chain held_chains[N_CHAINS + N_HELD];
-    size_t kind = !proxies_by_nft(options) ? 0 : options->portmap ? 2 : 1;
-    const struct extent *e = &extents[kind];
-    struct nft_table *t = &tables[options->loadbalancer ? 3 : kind][options->masquerade_bit % 32];
-    *t = (struct nft_table){
+    struct nft_table t = {
         .name = PORTOLAN_NFT_TABLE,
         .comment = "kept by portolan: what is edited here is put back",
         .sets = nft_set_defs,
-        .holds = options->loadbalancer ? ALL_SETS : e->sets,
-        .chains = options->loadbalancer ? held_chains : chains + e->first,
-        .n_chains = options->loadbalancer ? put_held_chains(held_chains) : e->end - e->first,
         .masquerade_mark = UINT32_C(1) << options->masquerade_bit % 32,
         .overlay = overlay_device(options),
     };
+    if (options->loadbalancer) {
+        t.holds = ALL_SETS;
+        put_chains(&t, 0, N_CHAINS);
+        put_held(&t);
+    } else if (!proxies_by_nft(options)) {
+        t.holds = PORTMAP_SETS;
+        put_chains(&t, 0, N_PORTMAP);
+    } else {
+        t.holds = options->portmap ? PORTMAP_SETS | PROXY_SETS : PROXY_SETS;
+        put_chains(&t, options->portmap ? 0 : N_PORTMAP, N_CHAINS);
+    }
     return t;
 }

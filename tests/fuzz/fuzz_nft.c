@@ -34,7 +34,8 @@ static void write_and_read_again(struct nft_ops *ops, enum nft_set set, struct a
     struct nl_buf b = { 0 };
     struct nft_ops again = { 0 };
     struct buf text = { 0 };
-    nft_elem_put(&b, &port, plan_ruleset(&options), NFT_MSG_NEWSETELEM, &classes, ops, false);
+    const struct nft_table table = plan_ruleset(&options);
+    nft_elem_put(&b, &port, &table, NFT_MSG_NEWSETELEM, &classes, ops, false);
     size_t len = nl_end(&b);
     for (const struct nlmsghdr *m = NULL; (m = nl_walk(b.p, len, m));)
         if (nft_elem_parse(m, set, &classes, mem, &again))
@@ -42,7 +43,7 @@ static void write_and_read_again(struct nft_ops *ops, enum nft_set set, struct a
     nft_elem_pair(set, mem, &again, 0);
     must_be_equal(ops, &again);
     for (size_t i = 0; i < ops->n; i++)
-        nft_text_element(&text, plan_ruleset(&options), ops->v[i].elem);
+        nft_text_element(&text, &table, ops->v[i].elem);
     buf_done(&text);
     vec_done(&again);
     nl_buf_done(&b);

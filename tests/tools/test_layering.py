@@ -1,4 +1,4 @@
-"""tools/layering sees each kind of forbidden include, and lets the rest pass."""
+"""tools/layering sees each kind of forbidden include and variable, and lets the rest pass."""
 
 import subprocess
 from pathlib import Path
@@ -13,7 +13,9 @@ CLEAN = {
     "base/clock.h": "",
     "model/object.h": '#include "base/arena.h"\n',
     "plan/plan.h": '#include "model/object.h"\n',
-    "plan/plan.c": '#include "plan/plan.h"\n#include <string.h>\n',
+    "plan/plan.c": '#include "plan/plan.h"\n#include <string.h>\n'
+                 'static int add(int a) { int b = a; return b; }\n'
+                 'static const char *const names[] = { "a" };\nstatic const struct x { int y; } z;\n',
     "kernel/kernel.h": '#include "model/object.h"\n',
     "kernel/nft_set.h": "",
     "kernel/nft_batch.c": '#include "kernel/nft_set.h"\n#include "kernel/kernel.h"\n',
@@ -47,6 +49,9 @@ def test_clean_tree_passes(tmp_path):
     ("plan/bad.c", "#include <time.h>\n", "plan/ is pure"),
     ("plan/bad.c", "#  include <unistd.h>\n", "plan/ is pure"),
     ("base/bad.c", "#include <uv.h>\n", "C library alone"),
+    ("plan/bad.c", "    static struct plan plans[2]\n        [3];\n", "may not keep `struct plan plans`"),
+    ("plan/bad.c", "static const char *last;\n", "may not keep `const char *last`"),
+    ("diff/bad.c", "static unsigned calls = 0;\n", "diff/ is pure"),
     ("kernel/conntrack.c", '#include "kernel/link.h"\n', "kernel back end conntrack"),
     ("kernel/route.c", '#include "nft_set.h"\n', "kernel back end rtnl"),
     ("source/dir/bad.c", '#include "../../agent/loop.h"\n', "source/ may not include"),

@@ -39,12 +39,12 @@ const char *listing(void)
     return output("nft -s list table inet portolan 2>&1");
 }
 
-void load_text(const struct nft_table *table, struct nft_group *const *groups, size_t n)
+void load_text(struct nft_table table, struct nft_group *const *groups, size_t n)
 {
     struct buf b = { 0 };
     run("nft flush ruleset");
-    nft_text_table(&b, table);
-    nft_text_elements(&b, table, groups, n);
+    nft_text_table(&b, &table);
+    nft_text_elements(&b, &table, groups, n);
     FILE *f = popen("nft -f /dev/stdin", "w");
     assert_non_null(f);
     assert_int_equal(fwrite(b.p, 1, b.n, f), b.n);
@@ -89,15 +89,14 @@ struct nft_group *mapping(const char *owner, enum l4proto proto, uint16_t first,
     return nft_group_end(b);
 }
 
-const struct nft_table *table_with_limit(enum nft_set set, uint32_t size)
+struct nft_table table_with_limit(enum nft_set set, uint32_t size)
 {
     static struct nft_set_def sets[NFT_SET_COUNT];
-    static struct nft_table table;
     memcpy(sets, nft_set_defs, sizeof(sets));
     sets[set].size = size;
-    table = *plan_ruleset(&world_options);
+    struct nft_table table = plan_ruleset(&world_options);
     table.sets = sets;
-    return &table;
+    return table;
 }
 
 struct words {

@@ -28,7 +28,7 @@ int world_teardown(void **state);
 /* Both features. */
 extern const struct plan_options world_options;
 /* Their ruleset with a set of another size; the next call takes it. */
-const struct nft_table *table_with_limit(enum nft_set set, uint32_t size);
+struct nft_table table_with_limit(enum nft_set set, uint32_t size);
 
 struct world {
     struct nft_group *groups[8]; /* by owner */
@@ -59,7 +59,7 @@ struct nft_group *elements(const char *owner, const char *text);
 const char *listing(void);
 bool kernel_has(const char *text);
 /* nft loads that text into an emptied kernel, or what it lists itself. */
-void load_text(const struct nft_table *table, struct nft_group *const *groups, size_t n);
+void load_text(struct nft_table table, struct nft_group *const *groups, size_t n);
 void load_listing(void);
 /* Another agent that reads the kernel finds it as wanted. */
 void assert_in_kernel(struct nft_group *const *groups, size_t n);

@@ -7,6 +7,7 @@
 
 #include "addr_help.h"
 #include "base/vec.h"
+#include "model/names.h"
 #include "model/nft_text.h"
 #include "plan/plan.h"
 
@@ -89,8 +90,9 @@ static void assert_golden(const char *name, const struct plan_options *options,
 {
     char *golden = golden_file(name);
     struct buf b = { 0 };
-    nft_text_table(&b, plan_ruleset(options));
-    nft_text_elements(&b, plan_ruleset(options), groups, n);
+    const struct nft_table table = plan_ruleset(options);
+    nft_text_table(&b, &table);
+    nft_text_elements(&b, &table, groups, n);
     assert_string_equal(buf_str(&b), golden);
     buf_done(&b);
     free(golden);
@@ -111,30 +113,39 @@ static void the_constant_tables_are_the_golden_ones(void **state)
 static void held_addresses_need_the_whole_table(void **state)
 {
     (void)state;
-    const struct nft_table *all = plan_ruleset(&both_options), *t = plan_ruleset(&held_options);
-    assert_int_equal(t->n_chains, all->n_chains + 3);
-    for (size_t i = 0; i < all->n_chains; i++)
-        assert_string_equal(t->chains[i].name, all->chains[i].name);
+    const struct nft_table all = plan_ruleset(&both_options), t = plan_ruleset(&held_options);
+    assert_int_equal(t.n_chains, all.n_chains + 3);
+    for (size_t i = 0; i < all.n_chains; i++)
+        assert_string_equal(t.chains[i]->name, all.chains[i]->name);
     for (int i = 0; i < NFT_SET_COUNT; i++)
-        assert_true(nft_table_has(t, i));
-    assert_int_equal(t->masquerade_mark, 0x4000);
+        assert_true(nft_table_has(&t, i));
+    assert_int_equal(t.masquerade_mark, 0x4000);
+}
+
+static void a_table_stays_when_another_is_made(void **state)
+{
+    (void)state;
+    struct plan_options other = held_options;
+    other.overlay = "vxlan";
+    const struct nft_table first = plan_ruleset(&held_options), second = plan_ruleset(&other);
+    assert_string_equal(first.overlay, "weave");
+    assert_string_equal(second.overlay, OVERLAY_LINK);
 }
 
 static void both_features_make_one_table(void **state)
 {
     (void)state;
-    const struct nft_table *a = plan_ruleset(&plan_options_default),
-                           *b = plan_ruleset(&proxy_options), *t = plan_ruleset(&both_options);
-    assert_int_equal(t->n_chains, a->n_chains + b->n_chains);
-    for (size_t i = 0; i < t->n_chains; i++)
-        assert_string_equal(t->chains[i].name,
-                            i < a->n_chains ? a->chains[i].name : b->chains[i - a->n_chains].name);
+    const struct nft_table a = plan_ruleset(&plan_options_default),
+                           b = plan_ruleset(&proxy_options), t = plan_ruleset(&both_options);
+    assert_int_equal(t.n_chains, a.n_chains + b.n_chains);
+    for (size_t i = 0; i < t.n_chains; i++)
+        assert_ptr_equal(t.chains[i], i < a.n_chains ? a.chains[i] : b.chains[i - a.n_chains]);
     for (int i = 0; i < NFT_SET_COUNT; i++) {
-        assert_int_equal(nft_table_has(a, i) + nft_table_has(b, i), i < NFT_HELD4);
-        assert_int_equal(nft_table_has(t, i), i < NFT_HELD4);
+        assert_int_equal(nft_table_has(&a, i) + nft_table_has(&b, i), i < NFT_HELD4);
+        assert_int_equal(nft_table_has(&t, i), i < NFT_HELD4);
     }
-    assert_int_equal(b->masquerade_mark, 0x4000);
-    assert_int_equal(t->masquerade_mark, 0x80000000);
+    assert_int_equal(b.masquerade_mark, 0x4000);
+    assert_int_equal(t.masquerade_mark, 0x80000000);
 }
 
 struct seen {
@@ -146,8 +157,8 @@ struct seen {
 static bool can_be_jumped_to(const struct seen *s, const char *chain)
 {
     for (size_t i = 0; i < s->t->n_chains; i++)
-        if (!strcmp(s->t->chains[i].name, chain))
-            return !s->t->chains[i].type;
+        if (!strcmp(s->t->chains[i]->name, chain))
+            return !s->t->chains[i]->type;
     for (size_t i = 0; i < s->n_classes; i++)
         if (!strcmp(s->classes[i].name, chain))
             return true;
@@ -212,9 +223,10 @@ static void every_rule_counts_and_names_what_there_is(void **state)
         nft_class_chain(&c, &chains[i]);
     }
     for (size_t i = 0; i < 4; i++) {
-        struct seen seen = { plan_ruleset(options[i]), chains, i ? N_CLASSES + 4 : 0, 0 };
-        for (size_t j = 0; j < seen.t->n_chains; j++)
-            check_chain(&seen, &seen.t->chains[j]);
+        const struct nft_table table = plan_ruleset(options[i]);
+        struct seen seen = { &table, chains, i ? N_CLASSES + 4 : 0, 0 };
+        for (size_t j = 0; j < table.n_chains; j++)
+            check_chain(&seen, table.chains[j]);
         for (size_t j = 0; j < seen.n_classes; j++)
             check_chain(&seen, &chains[j].chain);
         assert_true(seen.lookups > 20);
@@ -240,8 +252,8 @@ static void elements_print_sorted_across_groups(void **state)
     nft_put_ifname(b, NFT_LINKS, "pl4242");
     struct nft_group *node = nft_group_end(b);
     struct buf text = { 0 };
-    nft_text_elements(&text, plan_ruleset(&plan_options_default), (struct nft_group *[]){ a, node },
-                      2);
+    const struct nft_table table = plan_ruleset(&plan_options_default);
+    nft_text_elements(&text, &table, (struct nft_group *[]){ a, node }, 2);
     assert_string_equal(
         buf_str(&text),
         "add element inet portolan links { \"pl4242\" }\n"
@@ -254,7 +266,7 @@ static void elements_print_sorted_across_groups(void **state)
         "add element inet portolan targetrange4 { 203.0.113.9 . udp . 27015-27115 : 10.244.1.7 }\n"
         "add element inet portolan replymark4 { 203.0.113.9 : 0x6b700001 }\n");
     buf_clear(&text);
-    nft_text_elements(&text, plan_ruleset(&plan_options_default), NULL, 0);
+    nft_text_elements(&text, &table, NULL, 0);
     assert_string_equal(buf_str(&text), "");
     buf_done(&text);
     nft_group_unref(a);
@@ -415,6 +427,7 @@ int main(void)
         cmocka_unit_test(a_class_sends_insiders_to_all_endpoints),
         cmocka_unit_test(elements_of_services_print),
         cmocka_unit_test(the_constant_tables_are_the_golden_ones),
+        cmocka_unit_test(a_table_stays_when_another_is_made),
         cmocka_unit_test(both_features_make_one_table),
         cmocka_unit_test(held_addresses_need_the_whole_table),
         cmocka_unit_test(every_rule_counts_and_names_what_there_is),
