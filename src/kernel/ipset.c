@@ -20,9 +20,8 @@
 #define HASHSIZE 1024
 
 static const struct nl_policy message_policy[] = {
-    [IPSET_ATTR_SETNAME] = NL_STRING,
-    [IPSET_ATTR_TYPENAME] = NL_STRING,
-    [IPSET_ATTR_FAMILY] = NL_U8,
+    [IPSET_ATTR_SETNAME] = NL_STRING, [IPSET_ATTR_TYPENAME] = NL_STRING,
+    [IPSET_ATTR_FAMILY] = NL_U8,      [IPSET_ATTR_DATA] = NL_NEST,
     [IPSET_ATTR_ADT] = NL_NEST,
 };
 #define N_MESSAGE NL_POLICY_COUNT(message_policy)
@@ -32,7 +31,8 @@ struct reading {
     enum ipvs_set set;
     uint8_t family;
     const struct ipset_reader *reader;
-    char other[64]; /* the type of a set that is not the wanted one */
+    char other[64];     /* the type of a set that is not the wanted one */
+    const char *option; /* of `ipset create`, as ipset_read() tells it */
 };
 
 static struct nlmsghdr *msg(struct nl_buf *b, struct nl_port *port, uint16_t command,
@@ -60,12 +60,12 @@ const char *ipset_error(int error)
     return error < IPSET_ERR_PRIVATE ? strerror(error) : "the kernel does not accept it";
 }
 
-void ipset_put_create(struct nl_buf *b, struct nl_port *netfilter, enum ipvs_set set,
-                      uint8_t family)
+void ipset_put_create(struct nl_buf *b, struct nl_port *netfilter, const char *name,
+                      enum ipvs_set set, uint8_t family)
 {
     enum ipvs_set_type type = ipvs_set_defs[set].type;
     struct nlmsghdr *m = msg(b, netfilter, IPSET_CMD_CREATE, NLM_F_CREATE | NLM_F_EXCL);
-    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, ipvs_set_name(set, family));
+    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, name);
     mnl_attr_put_strz(m, IPSET_ATTR_TYPENAME, ipvs_set_type_name(type));
     mnl_attr_put_u8(m, IPSET_ATTR_REVISION, REVISION);
     mnl_attr_put_u8(m, IPSET_ATTR_FAMILY, (uint8_t)af_of(set, family));
@@ -86,11 +86,18 @@ void ipset_put_destroy(struct nl_buf *b, struct nl_port *netfilter, const char *
     mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, name);
 }
 
+void ipset_put_swap(struct nl_buf *b, struct nl_port *netfilter, const char *a, const char *z)
+{
+    struct nlmsghdr *m = msg(b, netfilter, IPSET_CMD_SWAP, 0);
+    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, a);
+    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME2, z);
+}
+
 void ipset_put_element(struct nl_buf *b, struct nl_port *netfilter, uint8_t command,
-                       const struct ipvs_key *k)
+                       const char *name, const struct ipvs_key *k)
 {
     struct nlmsghdr *m = msg(b, netfilter, command, 0);
-    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, ipvs_set_name(k->set, k->family));
+    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, name);
     struct nlattr *nest = mnl_attr_nest_start(m, IPSET_ATTR_DATA);
     if (k->ip.family)
         put_ip(m, IPSET_ATTR_IP, &k->ip);
@@ -106,7 +113,7 @@ void ipset_put_element(struct nl_buf *b, struct nl_port *netfilter, uint8_t comm
 }
 
 int ipset_read(struct nl_port *netfilter, enum ipvs_set set, uint8_t family,
-               const struct ipset_reader *reader, struct err *err)
+               const struct ipset_reader *reader, const char **ret_option, struct err *err)
 {
     struct nl_buf b = { 0 };
     struct reading r = { .set = set, .family = family, .reader = reader };
@@ -115,6 +122,7 @@ int ipset_read(struct nl_port *netfilter, enum ipvs_set set, uint8_t family,
     mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, name);
     int e = nl_dump(netfilter, m, read_message, read_again, &r, err);
     nl_buf_done(&b);
+    *ret_option = r.option;
     if (*r.other)
         return err_set(err, EEXIST,
                        "ipset %s is of type %s, where %s of %s is needed; destroy it, together "
@@ -122,6 +130,17 @@ int ipset_read(struct nl_port *netfilter, enum ipvs_set set, uint8_t family,
                        name, r.other, ipvs_set_type_name(ipvs_set_defs[set].type),
                        family == IP_V6 ? "inet6" : "inet");
     return e == -EINVAL || e == -EOPNOTSUPP ? -ENOENT : e; /* no such subsystem */
+}
+
+int ipset_exists(struct nl_port *netfilter, const char *name, bool *ret, struct err *err)
+{
+    struct nl_buf b = { 0 };
+    struct nlmsghdr *m = msg(&b, netfilter, IPSET_CMD_HEADER, 0);
+    mnl_attr_put_strz(m, IPSET_ATTR_SETNAME, name);
+    int r = nl_talk(netfilter, m, err);
+    nl_buf_done(&b);
+    *ret = !r;
+    return r == -ENOENT ? 0 : r;
 }
 
 /* ---- codec ---- */
@@ -200,6 +219,38 @@ static bool is_wanted(const struct nlattr *const *tb, const struct reading *r)
             mnl_attr_get_u8(tb[IPSET_ATTR_FAMILY]) == af_of(r->set, r->family));
 }
 
+static uint32_t get_be32(const struct nlattr *a)
+{
+    return a ? ntohl(mnl_attr_get_u32(a)) : 0;
+}
+
+/* The size of its hash table does not matter: it grows. */
+static int read_options(const struct nlattr *data, struct reading *r)
+{
+    static const struct nl_policy policy[] = {
+        [IPSET_ATTR_PORT] = NL_U16,       [IPSET_ATTR_PORT_TO] = NL_U16,
+        [IPSET_ATTR_TIMEOUT] = NL_U32,    [IPSET_ATTR_MAXELEM] = NL_U32,
+        [IPSET_ATTR_CADT_FLAGS] = NL_U32, [IPSET_ATTR_NETMASK] = NL_U8,
+    };
+    const struct nlattr *tb[NL_POLICY_COUNT(policy)];
+    if (nl_parse_nested(data, policy, NL_POLICY_COUNT(policy), tb))
+        return -EBADMSG;
+    const struct nlattr *first = tb[IPSET_ATTR_PORT], *last = tb[IPSET_ATTR_PORT_TO];
+    if (tb[IPSET_ATTR_MAXELEM] && get_be32(tb[IPSET_ATTR_MAXELEM]) < IPVS_SET_MAXELEM)
+        r->option = "maxelem";
+    else if (first && last &&
+             (mnl_attr_get_u16(first) || ntohs(mnl_attr_get_u16(last)) != UINT16_MAX))
+        r->option = "range";
+    else if (tb[IPSET_ATTR_TIMEOUT])
+        r->option = "timeout";
+    else if (tb[IPSET_ATTR_NETMASK] &&
+             mnl_attr_get_u8(tb[IPSET_ATTR_NETMASK]) != ip_bits(r->family))
+        r->option = "netmask";
+    else if (get_be32(tb[IPSET_ATTR_CADT_FLAGS]) & IPSET_FLAG_WITH_FORCEADD)
+        r->option = "forceadd";
+    return 0;
+}
+
 static int read_elements(const struct nlattr *list, const struct reading *r)
 {
     const char *end = (const char *)mnl_attr_get_payload(list) + mnl_attr_get_payload_len(list);
@@ -227,13 +278,16 @@ static int read_message(const struct nlmsghdr *m, void *user)
                      : "");
         return -EEXIST;
     }
-    return tb[IPSET_ATTR_ADT] ? read_elements(tb[IPSET_ATTR_ADT], r) : 0;
+    int e =
+        tb[IPSET_ATTR_TYPENAME] && tb[IPSET_ATTR_DATA] ? read_options(tb[IPSET_ATTR_DATA], r) : 0;
+    return !e && tb[IPSET_ATTR_ADT] ? read_elements(tb[IPSET_ATTR_ADT], r) : e;
 }
 
 static void read_again(void *user)
 {
     struct reading *r = user;
     *r->other = 0;
+    r->option = NULL;
     r->reader->restart(r->reader->user);
 }
 
@@ -255,7 +309,7 @@ static bool is_among(const char *name, int n)
 
 static bool is_ours(const char *name)
 {
-    return is_among(name, KUBE_SET_COUNT);
+    return is_among(name, KUBE_SET_COUNT) || !strcmp(name, IPSET_SPARE);
 }
 
 /* pkg/proxy/ipvs of Kubernetes, and kpng: their names are ours but for our last, and for these. */

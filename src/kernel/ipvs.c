@@ -229,6 +229,12 @@ int ipvs_diff(struct ipvs *v, const struct desired *d, struct buf *out, struct e
         if (v->missing[i % 2][i / 2])
             buf_printf(out, "+ ipset %s\n",
                        ipvs_set_name((enum ipvs_set)(i / 2), i % 2 ? IP_V6 : IP_V4));
+    for (int i = 0; i < 2 * KUBE_SET_COUNT && !r; i++)
+        if (v->option[i % 2][i / 2]) {
+            const char *name = ipvs_set_name((enum ipvs_set)(i / 2), i % 2 ? IP_V6 : IP_V4);
+            buf_printf(out, "- ipset %s (another %s)\n+ ipset %s\n", name, v->option[i % 2][i / 2],
+                       name);
+        }
     for (size_t i = 0; i < v->lacking.n && !r; i++)
         buf_printf(out, "! %s\n", v->lacking.v[i].err.text);
     if (!r)

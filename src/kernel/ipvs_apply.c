@@ -10,8 +10,6 @@
 #include "kernel/ipvs_genl.h"
 #include "kernel/ipvs_impl.h"
 
-/* Messages sent at a time. */
-#define BATCH 512
 /* More than this says nothing new, and an owner is looked for. */
 #define REFUSALS_MAX 256
 
@@ -122,7 +120,7 @@ static void put(const struct step *s, const struct ipvs_entry *e)
     switch (s->kind) {
     case IPVS_SET_ENTRY:
         ipset_put_element(&v->buf, v->ports.netfilter, del ? IPSET_CMD_DEL : IPSET_CMD_ADD,
-                          &e->key);
+                          ipvs_set_name(e->key.set, e->key.family), &e->key);
         return;
     case IPVS_BOUND:
         ipvs_device_put_address(&v->buf, v->ports.route, del ? RTM_DELADDR : RTM_NEWADDR,
@@ -224,7 +222,7 @@ static struct nl_port *port_of(const struct step *s)
 /* Many messages in one datagram; the kernel works off each by itself, and says what it refuses. */
 static int send_batch(const struct step *s, const uint32_t *records, size_t n, struct err *err)
 {
-    struct nl_error errors[BATCH];
+    struct nl_error errors[IPVS_BATCH];
     struct nl_port *port = port_of(s);
     struct ipvs *v = s->v;
     size_t n_errors, k = 0;
@@ -235,7 +233,7 @@ static int send_batch(const struct step *s, const uint32_t *records, size_t n, s
     ((struct nlmsghdr *)(void *)(v->buf.p + v->buf.last))->nlmsg_flags |= NLM_F_ACK;
     size_t len = nl_end(&v->buf);
     s->report->bytes += len;
-    int r = nl_batch(port, v->buf.p, len, last, errors, BATCH, &n_errors, err);
+    int r = nl_batch(port, v->buf.p, len, last, errors, IPVS_BATCH, &n_errors, err);
     if (r && !n_errors) { /* without an answer the kernel may have done it all the same */
         for (size_t i = 0; i < n; i++)
             ipvs_udp_note(v, &record(v, records[i])->entry.key);
@@ -259,8 +257,8 @@ static int send_batch(const struct step *s, const uint32_t *records, size_t n, s
 static int send_all(const struct step *s, const uint32_t *records, size_t n, struct err *err)
 {
     int r = 0;
-    for (size_t i = 0; i < n && !r; i += BATCH)
-        r = send_batch(s, records + i, n - i < BATCH ? n - i : BATCH, err);
+    for (size_t i = 0; i < n && !r; i += IPVS_BATCH)
+        r = send_batch(s, records + i, n - i < IPVS_BATCH ? n - i : IPVS_BATCH, err);
     return r;
 }
 

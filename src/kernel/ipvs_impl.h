@@ -6,6 +6,9 @@
 #include "kernel/ipvs_device.h"
 #include "kernel/ipvs_store.h"
 
+/* Messages sent at a time. */
+#define IPVS_BATCH 512
+
 enum ipvs_action { IPVS_ADD, IPVS_CHANGE, IPVS_DELETE };
 #define IPVS_ACTIONS (IPVS_DELETE + 1)
 #define IPVS_KINDS   (IPVS_DEST + 1)
@@ -40,13 +43,15 @@ struct ipvs {
     struct arena flow_mem;           /* their ends */
     bool missing[2][KUBE_SET_COUNT]; /* sets, by family: IPv4, IPv6 */
     VEC(struct ipvs_lacking) lacking;
+    const char *option[2][KUBE_SET_COUNT]; /* what a set was made with otherwise; NULL: nothing */
 };
 
 /* Reads what the kernel has of ours into the store. */
 int ipvs_read(struct ipvs *v, struct err *err);
 /* Its sets. One of another type lacks: with what depends on it, it is left out. */
 int ipvs_sets_read(struct ipvs *v, struct err *err);
-/* Makes those that are missing; says which lack. */
+/* Makes those that are missing, and others in the place of those that were made otherwise; says which
+ * lack. */
 void ipvs_sets_make(struct ipvs *v, struct report *report);
 /* False: not with the sets that lack. An element of one; a server, with its destinations, whose source
  * ranges nobody would keep. */

@@ -1,6 +1,7 @@
-/* Sets that cannot be had: names of ours that somebody else has, or that the kernel does not make.
- * All that is left out for them is decided here. */
+/* Sets: read, made, replaced. Of those that cannot be had, because somebody else has the name or the
+ * kernel does not make them, all that is left out for them is decided here. */
 #include <errno.h>
+#include <linux/netfilter/ipset/ip_set.h>
 #include <string.h>
 
 #include "kernel/ipset.h"
@@ -50,7 +51,7 @@ int ipvs_sets_read(struct ipvs *v, struct err *err)
     for (int i = 0; i < 2 * KUBE_SET_COUNT && !r; i++) {
         struct set_reading s = { v, (enum ipvs_set)(i / 2), i % 2 ? IP_V6 : IP_V4 };
         const struct ipset_reader reader = { &s, on_element, on_set_again };
-        r = ipset_read(v->ports.netfilter, s.set, s.family, &reader, err);
+        r = ipset_read(v->ports.netfilter, s.set, s.family, &reader, &v->option[i % 2][s.set], err);
         v->missing[i % 2][s.set] = r == -ENOENT;
         if (r == -EEXIST)
             lack(v, s.set, s.family, EEXIST, err);
@@ -60,17 +61,110 @@ int ipvs_sets_read(struct ipvs *v, struct err *err)
     return r;
 }
 
+static int talk(struct ipvs *v, struct err *err)
+{
+    return nl_talk(v->ports.netfilter, (struct nlmsghdr *)(void *)v->buf.p, err);
+}
+
+static int create(struct ipvs *v, const char *name, enum ipvs_set set, uint8_t family,
+                  struct err *err)
+{
+    nl_buf_clear(&v->buf);
+    ipset_put_create(&v->buf, v->ports.netfilter, name, set, family);
+    return talk(v, err);
+}
+
+static int destroy_spare(struct ipvs *v, struct err *err)
+{
+    nl_buf_clear(&v->buf);
+    ipset_put_destroy(&v->buf, v->ports.netfilter, IPSET_SPARE);
+    return talk(v, err);
+}
+
+static int send_elements(struct ipvs *v, struct report *report, struct err *err)
+{
+    struct nl_error error;
+    size_t n_errors;
+    ((struct nlmsghdr *)(void *)(v->buf.p + v->buf.last))->nlmsg_flags |= NLM_F_ACK;
+    size_t len = nl_end(&v->buf);
+    report->bytes += len;
+    int r = nl_batch(v->ports.netfilter, v->buf.p, len, v->ports.netfilter->seq, &error, 1,
+                     &n_errors, err);
+    nl_buf_clear(&v->buf);
+    return r;
+}
+
+/* With all that the kernel's has: what is not wanted goes in its turn. */
+static int fill_spare(struct ipvs *v, enum ipvs_set set, uint8_t family, struct report *report,
+                      struct err *err)
+{
+    size_t n = 0;
+    int r = 0;
+    nl_buf_clear(&v->buf);
+    for (size_t i = 0; i < v->store.records.n && !r; i++) {
+        const struct ipvs_record *record = &v->store.records.v[i];
+        const struct ipvs_key *k = &record->entry.key;
+        if (!(record->state & IPVS_HAS) || k->kind != IPVS_SET_ENTRY || k->set != set ||
+            k->family != family)
+            continue;
+        ipset_put_element(&v->buf, v->ports.netfilter, IPSET_CMD_ADD, IPSET_SPARE, k);
+        if (++n % IPVS_BATCH == 0)
+            r = send_elements(v, report, err);
+    }
+    return r || n % IPVS_BATCH == 0 ? r : send_elements(v, report, err);
+}
+
+static int swap(struct ipvs *v, const char *name, struct err *err)
+{
+    nl_buf_clear(&v->buf);
+    ipset_put_swap(&v->buf, v->ports.netfilter, name, IPSET_SPARE);
+    return talk(v, err);
+}
+
+/* Rules that use it match all the while. */
+static void replace(struct ipvs *v, enum ipvs_set set, uint8_t family, struct report *report)
+{
+    const char *name = ipvs_set_name(set, family), *option = v->option[family == IP_V6][set];
+    struct err err = { 0 };
+    int r = create(v, IPSET_SPARE, set, family, &err);
+    if (!r) {
+        r = fill_spare(v, set, family, report, &err);
+        if (!r)
+            r = swap(v, name, &err);
+        destroy_spare(v, NULL); /* one that stays goes with the next audit */
+    }
+    report->changes += !r;
+    if (!r)
+        return;
+    v->is_known = false;
+    err_set(&err, -r, "it was made with another %s than is needed, and cannot be replaced: %s",
+            option, ipset_error(-r));
+    report_refuse(report, "proxy", -r, err.text, "ipset %s", name);
+}
+
+/* What a predecessor left when it was killed. */
+static void remove_spare(struct ipvs *v, struct report *report)
+{
+    bool exists;
+    struct err err = { 0 };
+    int r = ipset_exists(v->ports.netfilter, IPSET_SPARE, &exists, &err);
+    if (!r && exists)
+        r = destroy_spare(v, &err);
+    report->deletes += !r && exists;
+}
+
 void ipvs_sets_make(struct ipvs *v, struct report *report)
 {
+    remove_spare(v, report);
     for (int i = 0; i < 2 * KUBE_SET_COUNT; i++) {
         enum ipvs_set set = (enum ipvs_set)(i / 2);
         uint8_t family = i % 2 ? IP_V6 : IP_V4;
         struct err err = { 0 };
+        if (v->option[i % 2][set])
+            replace(v, set, family, report);
         if (!v->missing[i % 2][set])
             continue;
-        nl_buf_clear(&v->buf);
-        ipset_put_create(&v->buf, v->ports.netfilter, set, family);
-        int r = nl_talk(v->ports.netfilter, (struct nlmsghdr *)(void *)v->buf.p, &err);
+        int r = create(v, ipvs_set_name(set, family), set, family, &err);
         v->missing[i % 2][set] = r;
         report->adds += !r;
         if (r) {

@@ -109,8 +109,9 @@ static void with_ipvs(struct canned *c)
 {
     size_t told = 0;
     const struct ipset_reader reader = { &told, on_element, on_restart };
+    const char *option;
     for (int i = 0; i < 2 * KUBE_SET_COUNT; i++)
-        ipset_read(&c->port, (enum ipvs_set)(i / 2), i % 2 ? IP_V6 : IP_V4, &reader, NULL);
+        ipset_read(&c->port, (enum ipvs_set)(i / 2), i % 2 ? IP_V6 : IP_V4, &reader, &option, NULL);
     struct ipvs_service s;
     struct ipvs_dest d;
     const struct nlmsghdr *m = NULL;

@@ -212,7 +212,7 @@ static bool is_write(const struct gate *g, const struct nlmsghdr *m)
                command != IPVS_CMD_GET_DEST;
     if (g == &g->world->route)
         return m->nlmsg_type != RTM_GETLINK && m->nlmsg_type != RTM_GETADDR;
-    return (m->nlmsg_type & 0xff) != IPSET_CMD_LIST;
+    return (m->nlmsg_type & 0xff) != IPSET_CMD_LIST && (m->nlmsg_type & 0xff) != IPSET_CMD_HEADER;
 }
 
 static int gate_send(struct nl_port *p, const void *buf, size_t len)

@@ -41,7 +41,9 @@ static void make_sets(void)
     assert_int_equal(nl_open(NETLINK_NETFILTER, NULL, &port, &err), 0);
     for (int i = 0; i < 2 * KUBE_SET_COUNT; i++) {
         struct nl_buf b = { 0 };
-        ipset_put_create(&b, port, (enum ipvs_set)(i / 2), i % 2 ? IP_V6 : IP_V4);
+        enum ipvs_set set = (enum ipvs_set)(i / 2);
+        uint8_t family = i % 2 ? IP_V6 : IP_V4;
+        ipset_put_create(&b, port, ipvs_set_name(set, family), set, family);
         assert_int_equal(nl_talk(port, (struct nlmsghdr *)(void *)b.p, &err), 0);
         nl_buf_done(&b);
     }

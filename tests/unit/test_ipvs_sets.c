@@ -152,6 +152,126 @@ static void a_negated_match_is_left_out_not_its_rule(void **state)
     assert_true(!in_rules("", rule) && in_rules("", "! --match-set KUBE-POD-RANGE src"));
 }
 
+/* ---- sets that an earlier version, or kube-proxy, made otherwise ---- */
+
+static const struct {
+    const char *name, *create, *add, *option, *now;
+} otherwise[] = {
+    { "KUBE-LOAD-BALANCER", "hash:ip,port maxelem 1", "192.0.2.9,tcp:80", "maxelem",
+      "maxelem 1048576" },
+    { "KUBE-6-POD-RANGE", "hash:net family inet6 timeout 300 maxelem 1048576", "fd00::/8", "timeout", "" },
+    { "KUBE-IPVS-IPS", "hash:ip netmask 24 maxelem 1048576", "192.0.2.0", "netmask", "" },
+    { "KUBE-LOAD-BALANCER-FW", "hash:ip,port forceadd maxelem 1048576", "192.0.2.9,tcp:80",
+      "forceadd", "" },
+    { "KUBE-NODE-PORT-TCP", "bitmap:port range 30000-32767", "30080", "range", "range 0-65535" },
+};
+#define N_OTHERWISE (sizeof(otherwise) / sizeof(otherwise[0]))
+
+static void make_otherwise(void)
+{
+    for (size_t i = 0; i < N_OTHERWISE; i++)
+        run("ipset create %s %s; ipset add %s %s", otherwise[i].name, otherwise[i].create,
+            otherwise[i].name, otherwise[i].add);
+}
+
+static bool is_mended(size_t i)
+{
+    const char *text = output("ipset list %s", otherwise[i].name);
+    return strstr(text, otherwise[i].now) &&
+           (*otherwise[i].now || !strstr(text, otherwise[i].option));
+}
+
+static void one_made_otherwise_is_replaced_under_its_rules(void **state)
+{
+    (void)state;
+    make_otherwise();
+    for (size_t i = 0; i < N_OTHERWISE; i++)
+        run("ip%stables-legacy -w -A INPUT -m set --match-set %s src,src -j ACCEPT",
+            strstr(otherwise[i].name, "-6-") ? "6" : "", otherwise[i].name);
+    assert_int_equal(sync_now(), 0);
+    for (size_t i = 0; i < N_OTHERWISE; i++)
+        assert_true(is_mended(i));
+    assert_string_equal(output("ipset list -n | grep SPARE"), "");
+    assert_non_null(strstr(output("ipset list KUBE-LOAD-BALANCER"), "192.0.2.2,tcp:80"));
+    assert_non_null(strstr(output("ipset list KUBE-IPVS-IPS"), "192.0.2.1\n"));
+    assert_null(strstr(output("ipset save"), "192.0.2.9")); /* nobody wants it */
+    assert_true(in_rules("", "match-set KUBE-LOAD-BALANCER src"));
+    ipvs_world_writes(world);
+    const struct desired d = { .ipvs = groups, .n_ipvs = 2, .ipvs_node = &(struct ipvs_want){ 0 } };
+    assert_int_equal(ipvs_sync(agent, &d, IPVS_LOOK_AUDIT, &report, &err), 0);
+    assert_int_equal(ipvs_world_writes(world), 0);
+}
+
+/* Whenever it is killed: what was in the set is in it, or in its place. */
+static void one_that_is_being_replaced_has_all_it_had(void **state)
+{
+    (void)state;
+    const struct desired d = { .ipvs = groups, .n_ipvs = 2, .ipvs_node = &(struct ipvs_want){ 0 } };
+    struct ipvs_ports ports = ipvs_world_ports(world);
+    bool died = true;
+    for (unsigned k = 0; died; k++) {
+        run("ipset flush; ipset destroy; ipset create KUBE-LOAD-BALANCER hash:ip,port maxelem 2;"
+            "ipset add KUBE-LOAD-BALANCER 192.0.2.1,tcp:80;"
+            "ipset add KUBE-LOAD-BALANCER 192.0.2.9,tcp:80");
+        ipvs_free(agent);
+        agent = ipvs_new(&ports, &(struct ipvs_settings){ 0 });
+        ipvs_world_die_after(world, k);
+        died = ipvs_sync(agent, &d, 0, &report, &err);
+        ipvs_world_revive(world);
+        assert_non_null(strstr(output("ipset list KUBE-LOAD-BALANCER"), "192.0.2.1,tcp:80"));
+        ipvs_free(agent);
+        agent = ipvs_new(&ports, &(struct ipvs_settings){ 0 });
+        report_reset(&report);
+        assert_int_equal(ipvs_sync(agent, &d, 0, &report, &err), 0);
+        assert_int_equal(report.refusals.n, 0);
+        assert_non_null(strstr(output("ipset list KUBE-LOAD-BALANCER"), "maxelem 1048576"));
+        assert_string_equal(output("ipset list -n | grep SPARE"), "");
+    }
+}
+
+static void one_that_cannot_be_replaced_stays_and_is_named(void **state)
+{
+    (void)state;
+    run("ipset create KUBE-LOAD-BALANCER hash:ip,port maxelem 2;"
+        "ipset create KUBE-PORTOLAN-SPARE hash:ip;"
+        "iptables-legacy -w -A INPUT -m set --match-set KUBE-PORTOLAN-SPARE src -j ACCEPT");
+    for (int i = 0; i < 2; i++) { /* as long as it is so */
+        assert_int_equal(sync_now(), 1);
+        assert_string_equal(report.refusals.v[0].object, "ipset KUBE-LOAD-BALANCER");
+        assert_string_equal(report.refusals.v[0].text,
+                            "it was made with another maxelem than is needed, and cannot be "
+                            "replaced: File exists");
+    }
+    assert_string_equal(ipvs_world_text(world), ONE TWO); /* it does for these two */
+    run("iptables-legacy -w -D INPUT -m set --match-set KUBE-PORTOLAN-SPARE src -j ACCEPT");
+    assert_int_equal(sync_now(), 0);
+    assert_non_null(strstr(output("ipset list KUBE-LOAD-BALANCER"), "maxelem 1048576"));
+}
+
+static void one_that_holds_more_stays(void **state)
+{
+    (void)state;
+    run("ipset create KUBE-LOAD-BALANCER hash:ip,port hashsize 64 maxelem 2000000 counters comment");
+    assert_int_equal(sync_now(), 0);
+    assert_non_null(strstr(output("ipset list KUBE-LOAD-BALANCER"), "maxelem 2000000"));
+}
+
+static void a_difference_names_those_made_otherwise(void **state)
+{
+    (void)state;
+    const struct desired d = { .ipvs = groups, .n_ipvs = 2, .ipvs_node = &(struct ipvs_want){ 0 } };
+    struct buf out = { 0 };
+    make_otherwise();
+    assert_int_equal(ipvs_diff(agent, &d, &out, &err), 0);
+    for (size_t i = 0; i < N_OTHERWISE; i++) {
+        char line[200];
+        snprintf(line, sizeof(line), "- ipset %s (another %s)\n+ ipset %s\n", otherwise[i].name,
+                 otherwise[i].option, otherwise[i].name);
+        assert_non_null(strstr(buf_str(&out), line));
+    }
+    buf_done(&out);
+}
+
 static void a_difference_names_it(void **state)
 {
     (void)state;
@@ -178,6 +298,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             servers_of_source_ranges_without_the_ranges_are_there_for_nobody, setup, teardown),
         cmocka_unit_test_setup_teardown(a_negated_match_is_left_out_not_its_rule, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_made_otherwise_is_replaced_under_its_rules, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(one_that_is_being_replaced_has_all_it_had, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_that_cannot_be_replaced_stays_and_is_named, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(one_that_holds_more_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_difference_names_those_made_otherwise, setup, teardown),
         cmocka_unit_test_setup_teardown(a_difference_names_it, setup, teardown),
     };
     return cmocka_run_group_tests_name("ipvs_sets", tests, NULL, NULL);
