@@ -1,12 +1,12 @@
 #include "agent/mesh.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/prometheus.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/vec.h"
@@ -77,20 +77,6 @@ static int write_next(const struct mesh *m, const char *text, struct err *err)
              : 0;
 }
 
-/* Whether the file is this text, or begins with it; false also when it cannot be read. */
-static bool file_says(const char *path, const char *text, bool begins)
-{
-    size_t n = strlen(text), more = begins ? 0 : 1;
-    char *now = xmalloc(n + more);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, now, n + more);
-    if (fd >= 0)
-        close(fd);
-    bool good = got == (ssize_t)n && !memcmp(now, text, n);
-    free(now);
-    return good;
-}
-
 static int put_in_place(struct mesh *m, struct err *err)
 {
     if (!rename(m->next, m->conf))
@@ -142,13 +128,10 @@ static void accept_wanted(struct mesh *m)
     advance(m);
 }
 
-/* The first line that says what is wrong. */
 static const char *error_of(const struct bird_reply *reply)
 {
-    for (size_t i = 0; i < reply->lines.n; i++)
-        if (BIRD_IS_ERROR(reply->lines.v[i].code))
-            return reply->lines.v[i].text;
-    return "BIRD says neither yes nor no";
+    const char *error = bird_reply_error(reply);
+    return error ? error : "BIRD says neither yes nor no";
 }
 
 static void on_settled(void *user, const struct bird_reply *reply, const char *why)
@@ -377,22 +360,22 @@ void mesh_want(struct mesh *m, const struct bird_config *config)
     advance(m);
 }
 
-static void count_sessions(struct mesh *m)
+static uint32_t count(const struct mesh *m, uint32_t table, bool established)
 {
-    m->counts.n = 0;
-    for (size_t i = 0; i < m->tables.n; i++) {
-        struct bird_sessions c = { .table = m->tables.v[i] };
-        for (size_t j = 0; j < m->sessions.n; j++)
-            c.established += m->sessions.v[j].table == c.table && m->sessions.v[j].established;
-        vec_push(&m->counts, c);
-    }
+    uint32_t n = 0;
+    for (size_t i = 0; i < m->sessions.n; i++)
+        n += m->sessions.v[i].table == table && m->sessions.v[i].established == established;
+    return n;
 }
 
 const struct bird_applied *mesh_applied(struct mesh *m)
 {
     const char *reason = "";
     m->message[0] = '\0';
-    count_sessions(m);
+    m->counts.n = 0;
+    for (size_t i = 0; i < m->tables.n; i++)
+        vec_push(&m->counts,
+                 (struct bird_sessions){ m->tables.v[i], count(m, m->tables.v[i], true) });
     if (*m->down) {
         reason = "BirdAway";
         snprintf(m->message, sizeof(m->message), "BIRD's control socket: %s%s%s", m->down,
@@ -421,30 +404,22 @@ const uint32_t *mesh_unsettled(const struct mesh *m, size_t *ret_n)
 
 /* ---- metrics ---- */
 
-static void put_head(struct buf *out, const char *name, const char *type, const char *help)
-{
-    buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
 static void put_sessions(const struct mesh *m, struct buf *out)
 {
-    put_head(out, "portolan_bird_sessions", "gauge", "Sessions of BIRD's, by table and state.");
-    for (size_t i = 0; i < m->tables.n; i++) {
-        unsigned n[2] = { 0, 0 };
-        for (size_t j = 0; j < m->sessions.n; j++)
-            n[m->sessions.v[j].established] += m->sessions.v[j].table == m->tables.v[i];
-        buf_printf(out,
-                   "portolan_bird_sessions{table=\"%" PRIu32 "\",state=\"established\"} %u\n"
-                   "portolan_bird_sessions{table=\"%" PRIu32 "\",state=\"other\"} %u\n",
-                   m->tables.v[i], n[1], m->tables.v[i], n[0]);
-    }
+    prom_family(out, "portolan_bird_sessions", "gauge", "Sessions of BIRD's, by table and state.");
+    for (size_t i = 0; i < m->tables.n; i++)
+        for (int on = 1; on >= 0; on--)
+            buf_printf(out,
+                       "portolan_bird_sessions{table=\"%" PRIu32 "\",state=\"%s\"} %" PRIu32 "\n",
+                       m->tables.v[i], on ? "established" : "other", count(m, m->tables.v[i], on));
 }
 
 static void put_routes(const struct mesh *m, struct buf *out)
 {
     uint32_t *n = xcalloc(m->tables.n + 1, sizeof(*n));
     if (!bird_count_routes(m->port, m->tables.v, m->tables.n, n, NULL)) {
-        put_head(out, "portolan_bird_routes", "gauge", "Routes of BIRD's in the kernel, by table.");
+        prom_family(out, "portolan_bird_routes", "gauge",
+                    "Routes of BIRD's in the kernel, by table.");
         for (size_t i = 0; i < m->tables.n; i++)
             buf_printf(out, "portolan_bird_routes{table=\"%" PRIu32 "\"} %" PRIu32 "\n",
                        m->tables.v[i], n[i]);
@@ -454,18 +429,16 @@ static void put_routes(const struct mesh *m, struct buf *out)
 
 void mesh_metrics(const struct mesh *m, struct buf *out)
 {
-    put_head(out, "portolan_bird_up", "gauge", "Whether BIRD's control socket answers.");
-    buf_printf(out, "portolan_bird_up %d\n", !*m->down);
+    prom_single(out, "portolan_bird_up", "gauge", "Whether BIRD's control socket answers.",
+                !*m->down);
     put_sessions(m, out);
     put_routes(m, out);
-    put_head(out, "portolan_bird_flushes_total", "counter",
-             "Times BIRD was away for so long that routes of its were flushed.");
-    buf_printf(out, "portolan_bird_flushes_total %" PRIu64 "\n", m->flushes);
-    put_head(out, "portolan_bird_flushed_routes_total", "counter", "Routes flushed then.");
-    buf_printf(out, "portolan_bird_flushed_routes_total %" PRIu64 "\n", m->flushed_routes);
-    put_head(out, "portolan_bird_refusals_total", "counter",
-             "Configurations that could not be taken into use.");
-    buf_printf(out, "portolan_bird_refusals_total %" PRIu64 "\n", m->refusals);
+    prom_single(out, "portolan_bird_flushes_total", "counter",
+                "Times BIRD was away for so long that routes of its were flushed.", m->flushes);
+    prom_single(out, "portolan_bird_flushed_routes_total", "counter", "Routes flushed then.",
+                m->flushed_routes);
+    prom_single(out, "portolan_bird_refusals_total", "counter",
+                "Configurations that could not be taken into use.", m->refusals);
 }
 
 /* ---- life ---- */

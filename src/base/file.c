@@ -4,9 +4,25 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/arena.h"
+
+bool file_says(const char *path, const char *text, bool begins)
+{
+    size_t n = strlen(text), more = begins ? 0 : 1;
+    char *now = xmalloc(n + more);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, now, n + more);
+    if (fd >= 0)
+        close(fd);
+    bool good = got == (ssize_t)n && !memcmp(now, text, n);
+    free(now);
+    return good;
+}
 
 int file_write(const char *path, const void *text, size_t n)
 {

@@ -1,9 +1,13 @@
 /* Small files that are there whole or not at all. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
+
+/* Whether the file is this text, or begins with it; false also when it cannot be read. */
+bool file_says(const char *path, const char *text, bool begins);
 
 /* Makes or empties the file and writes all of it, down to the disk. 0 or -errno; what is there then
  * may be a part. */

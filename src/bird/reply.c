@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define CODE_DIGITS 4
+#define ERRORS      8000        /* and above */
 #define REPLY_BYTES (16u << 20) /* ten times what BIRD says of ten thousand sessions */
 
 static void add(struct bird_reply *r, unsigned code, const char *text, size_t n)
@@ -47,6 +48,14 @@ const char *bird_reply_find(const struct bird_reply *r, unsigned code)
 {
     for (size_t i = 0; i < r->lines.n; i++)
         if (r->lines.v[i].code == code)
+            return r->lines.v[i].text;
+    return NULL;
+}
+
+const char *bird_reply_error(const struct bird_reply *r)
+{
+    for (size_t i = 0; i < r->lines.n; i++)
+        if (r->lines.v[i].code >= ERRORS)
             return r->lines.v[i].text;
     return NULL;
 }

@@ -34,10 +34,11 @@ enum bird_taken bird_reply_take(struct bird_reply *r, const char *line, size_t n
 unsigned bird_reply_code(const struct bird_reply *r);
 /* The first line of the code, or NULL. */
 const char *bird_reply_find(const struct bird_reply *r, unsigned code);
+/* The first line that says what is wrong, or NULL. */
+const char *bird_reply_error(const struct bird_reply *r);
 void bird_reply_reset(struct bird_reply *r);
 void bird_reply_done(struct bird_reply *r);
 
-#define BIRD_IS_ERROR(code) ((code) >= 8000)
 enum {
     BIRD_WELCOME = 1,      /* what it says first */
     BIRD_RECONFIGURED = 3, /* of `configure` */
