@@ -73,6 +73,21 @@ int codec_read_file(const char *path, char **ret, size_t *ret_n, struct err *err
     return 0;
 }
 
+int codec_parse_file(const char *path, const struct codec_handler *handler, struct err *err)
+{
+    struct place place = { 0 };
+    char *text;
+    size_t n;
+    int r = codec_read_file(path, &text, &n, err);
+    if (r)
+        return r;
+    r = codec_parse(text, n, codec_format(path), handler, &place, err);
+    free(text);
+    if (r)
+        err_prefix(err, "%s:%u:%u", path, place.line, place.column);
+    return r;
+}
+
 /* ---- one file, whole ---- */
 
 struct load {
@@ -101,16 +116,6 @@ static void load_one(void *user, const struct doc *doc)
 int codec_load_file(const char *path, const struct source_sink *sink, struct err *err)
 {
     struct load load = { path, sink };
-    struct codec_handler handler = { .user = &load, .object = load_one };
-    struct place place = { 0 };
-    char *text;
-    size_t n;
-    int r = codec_read_file(path, &text, &n, err);
-    if (r)
-        return r;
-    r = codec_parse(text, n, codec_format(path), &handler, &place, err);
-    free(text);
-    if (r)
-        err_prefix(err, "%s:%u:%u", path, place.line, place.column);
-    return r;
+    const struct codec_handler handler = { .user = &load, .object = load_one };
+    return codec_parse_file(path, &handler, err);
 }

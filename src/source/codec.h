@@ -71,6 +71,9 @@ enum codec_format codec_format(const char *path);
 /* Files above 64 MiB are refused. The text is NUL-terminated; *ret_n does not count that. */
 int codec_read_file(const char *path, char **ret, size_t *ret_n, struct err *err);
 
+/* Both. What is wrong with the text is told with file, line and column. */
+int codec_parse_file(const char *path, const struct codec_handler *handler, struct err *err);
+
 /* Of spec.FIELD, or of the spec that lacks it. */
 struct place doc_place(const struct doc *doc, const char *field);
 

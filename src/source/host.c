@@ -163,27 +163,18 @@ int host_decode_file(const char *path, const char *node, struct arena *arena, st
                      struct err *err)
 {
     struct search search = { .node = node, .mem = arena, .err = err };
-    struct codec_handler handler = { .user = &search, .object = look_at };
-    struct place place = { 0 };
-    char *text;
-    size_t n;
-    int r = codec_read_file(path, &text, &n, err);
+    const struct codec_handler handler = { .user = &search, .object = look_at };
+    int r = codec_parse_file(path, &handler, err);
     if (r)
         return r;
-    r = codec_parse(text, n, codec_format(path), &handler, &place, err);
-    free(text);
-    if (!r && !search.found)
+    if (!search.found)
         return err_set(err, ENOENT,
                        "%s has no document of apiVersion portolan/v1 and kind PortolanHost whose "
                        "metadata.name is %s: add one",
                        path, node);
-    if (!r) {
-        r = search.error;
-        place = search.place;
-    }
-    if (r)
-        err_prefix(err, "%s:%u:%u", path, place.line, place.column);
+    if (search.error)
+        err_prefix(err, "%s:%u:%u", path, search.place.line, search.place.column);
     else
         *ret = search.host;
-    return r;
+    return search.error;
 }

@@ -20,6 +20,19 @@ bool rv_is_number(uint64_t version)
     return !(version & NO_NUMBER);
 }
 
+uint64_t rv_of(const struct doc *doc)
+{
+    const struct tokens *t = doc->tokens;
+    bool map = t->v.v[doc->root].type == TOKEN_MAP;
+    uint32_t meta = map ? token_find(t, doc->root, "metadata") : 0;
+    return meta ? rv_number(token_string(t, meta, "resourceVersion")) : 0;
+}
+
+bool rv_has_reached(uint64_t version, uint64_t other)
+{
+    return version == other || !rv_is_number(other) || !rv_is_number(version) || version > other;
+}
+
 static bool is_written(enum object_kind kind)
 {
     return kind == KIND_PORTMAP || kind == KIND_PORTMAPCLASS || kind == KIND_TRAFFICCLASS ||
@@ -192,9 +205,7 @@ static void give(struct reflector *r, struct known *e, const struct doc *doc)
 
 void known_take(struct reflector *r, const struct doc *doc)
 {
-    const struct tokens *t = doc->tokens;
-    uint32_t meta = token_find(t, doc->root, "metadata");
-    uint64_t version = meta ? rv_number(token_string(t, meta, "resourceVersion")) : 0;
+    uint64_t version = rv_of(doc);
     const char *uid = uid_of(doc);
     struct known *e = find(r, doc->ns, doc->name);
     if (e) {

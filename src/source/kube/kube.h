@@ -120,6 +120,10 @@ int take_end(struct reflector *r, bool whole);
  * number is a hash above all of them, which is equal to itself only. */
 uint64_t rv_number(const char *text);
 bool rv_is_number(uint64_t version);
+/* Of an object, or of anything that may be none: 0. */
+uint64_t rv_of(const struct doc *doc);
+/* Whether it is `other` or follows it; of what is no number nobody knows. */
+bool rv_has_reached(uint64_t version, uint64_t other);
 const struct known *known_find(const struct kube *k, enum object_kind kind, const char *ns,
                                const char *name);
 /* A list begins: what it does not have will be gone. */

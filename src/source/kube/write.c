@@ -14,7 +14,6 @@
 #include "source/kube/kube.h"
 #include "source/kube/order.h"
 #include "source/rows.h"
-#include "source/tokens.h"
 
 #define SENT_MAX   8
 #define PER_SECOND 50
@@ -182,16 +181,7 @@ static void on_timer(uv_timer_t *t)
 
 static void take_version(void *user, const struct doc *doc)
 {
-    const struct tokens *t = doc->tokens;
-    uint64_t *version = user;
-    uint32_t meta = t->v.v[doc->root].type == TOKEN_MAP ? token_find(t, doc->root, "metadata") : 0;
-    if (meta)
-        *version = rv_number(token_string(t, meta, "resourceVersion"));
-}
-
-static bool has_reached(uint64_t version, uint64_t landed)
-{
-    return version == landed || !rv_is_number(landed) || !rv_is_number(version) || version > landed;
+    *(uint64_t *)user = rv_of(doc);
 }
 
 static void settled(const struct writes *w, bool written)
@@ -298,7 +288,7 @@ static bool is_over(const struct pending *p)
 {
     const struct known *k = known_find(p->writes->kube, p->kind, p->ns, p->name);
     if (p->state == LANDED)
-        return !k || (has_reached(k->version, p->landed) && !p->idle);
+        return !k || (rv_has_reached(k->version, p->landed) && !p->idle);
     return p->state == CONFLICT && is_stale(p);
 }
 
@@ -477,8 +467,9 @@ void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const ch
         if (status_write_target(w) != kind)
             continue;
         struct pending *p = find(k->writes, &key, false);
-        if (p && ((p->state == LANDED && version != p->before && has_reached(version, p->landed)) ||
-                  (p->state == CONFLICT && version != p->now.base)))
+        if (p &&
+            ((p->state == LANDED && version != p->before && rv_has_reached(version, p->landed)) ||
+             (p->state == CONFLICT && version != p->now.base)))
             forget(p);
         if (version == UINT64_MAX)
             forget_row(k->writes, &key);
