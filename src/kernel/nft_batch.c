@@ -41,6 +41,42 @@ int nft_batch_send(struct nl_buf *b, struct nl_port *port, struct nl_error *erro
     return nl_batch(port, b->p, len, last_seq, errors, max, ret_n, err);
 }
 
+static struct nlmsghdr *table_msg(struct nl_buf *b, struct nl_port *port, uint16_t type,
+                                  uint8_t family, const char *name)
+{
+    struct nlmsghdr *m = nft_msg(b, port, type, 0);
+    ((struct nfgenmsg *)mnl_nlmsg_get_payload(m))->nfgen_family = family;
+    mnl_attr_put_strz(m, NFTA_TABLE_NAME, name);
+    return m;
+}
+
+int nft_table_delete(struct nl_port *port, uint8_t family, const char *name, bool dry_run,
+                     bool *ret_existed, struct err *err)
+{
+    struct nl_buf b = { 0 };
+    struct nl_error e;
+    size_t n;
+    int r = nl_talk(port, table_msg(&b, port, NFT_MSG_GETTABLE, family, name), err);
+    bool exists = !r;
+    if (exists && !dry_run) {
+        nft_batch_begin(&b, port, 0);
+        table_msg(&b, port, NFT_MSG_DELTABLE, family, name);
+        r = nft_batch_send(&b, port, &e, 1, &n, err);
+    }
+    nl_buf_done(&b);
+    /* -EINVAL: no such subsystem, a kernel without nftables */
+    if (r && r != -ENOENT && (exists || r != -EINVAL)) {
+        err_prefix(err, "cannot %s table %s %s", exists ? "delete" : "look for",
+                   family == NFPROTO_INET   ? "inet"
+                   : family == NFPROTO_IPV4 ? "ip"
+                                            : "ip6",
+                   name);
+        return r;
+    }
+    *ret_existed = exists;
+    return 0;
+}
+
 static int read_genid(const struct nlmsghdr *m, void *user)
 {
     static const struct nl_policy policy[] = { [NFTA_GEN_ID] = NL_U32 };

@@ -135,6 +135,9 @@ void nft_batch_begin(struct nl_buf *b, struct nl_port *port, uint32_t genid);
 /* Arguments and result as those of nl_batch(). */
 int nft_batch_send(struct nl_buf *b, struct nl_port *port, struct nl_error *errors, size_t max,
                    size_t *ret_n, struct err *err);
+/* Deletes the table, whatever is in it; `dry_run` only looks. NFPROTO_INET, ..._IPV4, ..._IPV6. */
+int nft_table_delete(struct nl_port *port, uint8_t family, const char *name, bool dry_run,
+                     bool *ret_existed, struct err *err);
 int nft_genid(struct nl_port *port, uint32_t *ret, struct err *err);
 
 /* ---- nft_udp.c ---- */

@@ -208,27 +208,11 @@ static int clean_chains(struct nl_port *port, uint8_t family, const char *table,
 static int clean_table(struct nl_port *port, uint8_t family, bool dry_run, struct buf *out,
                        struct err *err)
 {
-    struct nl_buf b = { 0 };
-    struct nlmsghdr *m = msg_of(&b, port, family, NFT_MSG_GETTABLE, 0);
-    mnl_attr_put_strz(m, NFTA_TABLE_NAME, "kube-proxy");
-    int r = nl_talk(port, m, err);
-    bool exists = !r;
-    if (exists && !dry_run) {
-        struct nl_error e;
-        size_t n;
-        nft_batch_begin(&b, port, 0);
-        m = msg_of(&b, port, family, NFT_MSG_DELTABLE, 0);
-        mnl_attr_put_strz(m, NFTA_TABLE_NAME, "kube-proxy");
-        r = nft_batch_send(&b, port, &e, 1, &n, err);
-    }
-    nl_buf_done(&b);
-    if (r && r != -ENOENT) {
-        err_prefix(err, "table %s kube-proxy", family_name(family));
-        return r;
-    }
-    if (exists)
+    bool existed = false;
+    int r = nft_table_delete(port, family, "kube-proxy", dry_run, &existed, err);
+    if (existed)
         buf_printf(out, "- table %s kube-proxy\n", family_name(family));
-    return 0;
+    return r;
 }
 
 int nft_kubeproxy_cleanup(struct nl_port *port, enum kubeproxy_whose whose, bool dry_run,

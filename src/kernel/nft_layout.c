@@ -448,27 +448,5 @@ int nft_layout_read(struct nl_port *port, const struct nft_table *t, enum nft_la
 
 int nft_cleanup(struct nl_port *port, bool dry_run, bool *ret_existed, struct err *err)
 {
-    struct nl_buf b = { 0 };
-    struct nlmsghdr *m = nft_msg(&b, port, NFT_MSG_GETTABLE, 0);
-    mnl_attr_put_strz(m, NFTA_TABLE_NAME, PORTOLAN_NFT_TABLE);
-    int r = nl_talk(port, m, err);
-    bool exists = !r;
-    if (exists && !dry_run) {
-        struct nl_error e;
-        size_t n;
-        nft_batch_begin(&b, port, 0);
-        m = nft_msg(&b, port, NFT_MSG_DELTABLE, 0);
-        mnl_attr_put_strz(m, NFTA_TABLE_NAME, PORTOLAN_NFT_TABLE);
-        r = nft_batch_send(&b, port, &e, 1, &n, err);
-    }
-    nl_buf_done(&b);
-    if (r == -EINVAL && !exists) /* no such subsystem: a kernel without nftables */
-        r = 0;
-    if (r && r != -ENOENT) {
-        err_prefix(err, "cannot %s table inet %s", exists ? "delete" : "look for",
-                   PORTOLAN_NFT_TABLE);
-        return r;
-    }
-    *ret_existed = exists;
-    return 0;
+    return nft_table_delete(port, NFPROTO_INET, PORTOLAN_NFT_TABLE, dry_run, ret_existed, err);
 }
