@@ -1,6 +1,6 @@
 /* What the files of this back end share. nft.c decides; nft_ops.c compares; nft_batch.c sends;
- * nft_layout.c and nft_rule.c know the constant part, nft_class.c the chains that elements bring
- * along, nft_elem.c the elements, nft_udp.c what conntrack must hear. */
+ * nft_layout.c, nft_rule.c and nft_expr.c know the constant part, nft_class.c the chains that
+ * elements bring along, nft_elem.c the elements, nft_udp.c what conntrack must hear. */
 #pragma once
 
 #include "base/buf.h"
