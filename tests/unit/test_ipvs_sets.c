@@ -159,7 +159,8 @@ static const struct {
 } otherwise[] = {
     { "KUBE-LOAD-BALANCER", "hash:ip,port maxelem 1", "192.0.2.9,tcp:80", "maxelem",
       "maxelem 1048576" },
-    { "KUBE-6-POD-RANGE", "hash:net family inet6 timeout 300 maxelem 1048576", "fd00::/8", "timeout", "" },
+    { "KUBE-6-POD-RANGE", "hash:net family inet6 timeout 300 maxelem 1048576", "fd00::/8",
+      "timeout", "" },
     { "KUBE-IPVS-IPS", "hash:ip netmask 24 maxelem 1048576", "192.0.2.0", "netmask", "" },
     { "KUBE-LOAD-BALANCER-FW", "hash:ip,port forceadd maxelem 1048576", "192.0.2.9,tcp:80",
       "forceadd", "" },
