@@ -32,6 +32,7 @@ SIGNS = ("/proc/net/ip_vs", "/proc/net/vlan", "/proc/sys/net/bridge")
 def pytest_configure(config):
     config.addinivalue_line("markers", "folder_only(reason): of the modules tests are taken from")
     config.addinivalue_line("markers", "nftables: needs a kernel that has nftables as well")
+    config.addinivalue_line("markers", "no_nftables: needs one that has not")
     subprocess.run(["modprobe", "-qa", *MODULES], check=False)      # they may be built in
     if missing := [sign for sign in SIGNS if not os.path.exists(sign)]:
         raise pytest.UsageError(f"this kernel has no {', '.join(missing)}: run it in "
@@ -40,10 +41,11 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     """What needs nftables beside IPVS is asked where there are both."""
-    if subprocess.run(["nft", "--check", "add table inet probe"], capture_output=True).returncode:
-        other = [item for item in items if item.get_closest_marker("nftables")]
-        config.hook.pytest_deselected(items=other)
-        items[:] = [item for item in items if item not in other]
+    lacks = subprocess.run(["nft", "--check", "add table inet probe"], capture_output=True).returncode
+    marker = "nftables" if lacks else "no_nftables"
+    other = [item for item in items if item.get_closest_marker(marker)]
+    config.hook.pytest_deselected(items=other)
+    items[:] = [item for item in items if item not in other]
 
 
 @pytest.fixture(scope="session")

@@ -1,20 +1,64 @@
 """Row 48: from one mode to the other on a node with traffic.
 
-It needs a kernel with IPVS and nftables, which Debian's user-mode-linux is not; on one that has both:
+It needs a kernel with IPVS and nftables, which Debian's user-mode-linux is not; tools/kernel builds one:
 
-  SECOND_KERNEL=/path/to/linux lab/secondkernel/run /usr/bin/python3 -m pytest -q tests/vm/test_ipvs_switch.py
+  SECOND_KERNEL=$(tools/kernel) lab/secondkernel/run --timeout 900 --memory 1024 \
+      /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/vm -m nftables
 """
+
+import contextlib
+import threading
+import time
 
 import pytest
 
 from ipvs_world import FLAGS, without_barrier
+from lab import wait_until
 from lab.hammer import Hammer
+from lab.probe import open_socket
 from proxy_world import NODE_A
 
 pytestmark = pytest.mark.nftables
 
 PORT = 30080
 NFT = ("--proxy-mode", "nft", *FLAGS)
+IPVS = {kind: ("--iptables-mode", kind, *FLAGS) for kind in ("legacy", "nft")}
+
+
+class Flow(threading.Thread):
+    """A UDP client that stays: twenty datagrams a second from one port, and who answers when."""
+
+    def __init__(self, ns, address, port):
+        super().__init__(daemon=True)
+        self.dialled = f"{address}:{port} from {ns}"
+        self.sock = open_socket(ns, "udp", address)
+        self.sock.connect((address, port))
+        self.sock.setblocking(False)
+        self.answers = []   # (time of the monotonic clock, pod)
+        self.over = threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.over.wait(0.05):
+            with contextlib.suppress(OSError):      # nobody has answered, or refused one of before
+                self.sock.send(b"hello")
+            with contextlib.suppress(OSError):
+                while True:
+                    pod = self.sock.recv(500).decode().split()[0].removeprefix("pod=")
+                    self.answers.append((time.monotonic(), pod))
+
+    def pods(self):
+        """In the order in which they answered first."""
+        return list(dict.fromkeys(pod for _, pod in self.answers))
+
+    def wait_answer(self, after=0.0, timeout=2):
+        wait_until(lambda: self.answers and self.answers[-1][0] > after, timeout,
+                   f"a datagram to {self.dialled} to be answered")
+
+    def stop(self):
+        self.over.set()
+        self.join()
+        self.sock.close()
 
 
 @pytest.fixture
@@ -26,45 +70,80 @@ def ways(proxy):
         ("client", svc.external(family), 80))]
 
 
+@contextlib.contextmanager
+def flows_on(proxy, ways):
+    flows = [Flow(proxy.place(source).ns, address, port) for source, address, port in ways]
+    try:
+        for flow in flows:
+            flow.wait_answer()
+        yield flows
+    finally:
+        for flow in flows:
+            flow.stop()
+
+
 def silence(connects):
-    """Seconds from the first to the last new connection that did not stand at once."""
-    assert len(connects) > 20
-    wrong = [connect for connect in connects if connect.error or connect.again]
+    """Seconds from the first to the last new connection that did not stand at once. One that stood,
+    and then heard nothing, is a connection of before."""
+    wrong = [connect for connect in connects
+             if connect.again or connect.error and not connect.error.endswith("state 1")]
     return max(c.ended for c in wrong) - min(c.began for c in wrong) if wrong else 0.0
 
 
 def switched(proxy, ways, *flags):
-    """Hammers and streams on all ways while the agent ends and starts with other flags."""
-    streams = [proxy.lab.stream("tcp", address, port, source=source, push=True).wait_answer()
+    """Hammers, streams and UDP flows on all ways while the agent ends and starts with other flags;
+    what streams and flows saw. At most a second passes without new connections, and none in UDP."""
+    hammers = [Hammer(proxy.place(source).ns, address, port, pause=0.02)
                for source, address, port in ways]
-    hammers = [Hammer(proxy.place(source).ns, address, port, pause=0.01)
+    streams = [proxy.lab.stream("tcp", address, port, source=source).wait_answer()
                for source, address, port in ways]
-    assert proxy.agent.stop() == 0
-    proxy.start(*flags)
+    with flows_on(proxy, ways) as flows:
+        began = time.monotonic()
+        assert proxy.agent.stop() == 0
+        proxy.start(*flags)
+        served = time.monotonic()
+        for flow in flows:
+            flow.wait_answer(after=served)
     for source, address, port in ways:
         proxy.wait_served(source, "tcp", address, port)
-    silences = {hammer.dialled: silence(hammer.stop()) for hammer in hammers}
+        proxy.wait_served(source, "udp", address, port)
+    found = [hammer.stop() for hammer in hammers]
+    assert all(connects[0].began < began and connects[-1].ended > served for connects in found)
+    silences = {hammer.dialled: silence(connects) for hammer, connects in zip(hammers, found)}
     assert max(silences.values()) <= 1, silences
-    return [stream.stop() for stream in streams]
+    return [stream.stop() for stream in streams], flows
 
 
-def tables(proxy):
-    return proxy.host.out("nft", "list", "tables").split("\n")
+def nftables(proxy):
+    return proxy.host.out("nft", "list", "ruleset")
 
 
-def test_row_48_from_nftables_to_ipvs_and_back(proxy, ways):
-    """At most a second without new connections; what the other mode had goes. Connections of before
-    live on by conntrack from nftables to IPVS; the other way they are reset."""
+@pytest.mark.parametrize("rules", list(IPVS))
+def test_row_48_from_nftables_to_ipvs(proxy, ways, rules):
+    """Connections and UDP flows of before live on by conntrack, where they were; the table goes."""
     proxy.restart(*NFT)
-    assert "table inet portolan" in tables(proxy)
+    assert "table inet portolan" in nftables(proxy)
     assert without_barrier(proxy.kernel().servers) == {} and not proxy.kernel().bound
-    reports = switched(proxy, ways, *FLAGS)
-    assert all(report.nothing_lost for report in reports), reports
-    assert "table inet portolan" not in tables(proxy)
-    assert without_barrier(proxy.kernel().servers) and proxy.kernel().bound
-    reports = switched(proxy, ways, *NFT)
-    assert {report.ended for report in reports} == {"ConnectionResetError"}, reports    # at once
+    streams, flows = switched(proxy, ways, *IPVS[rules])
+    assert all(stream.nothing_lost and len(stream.pods) == 1 for stream in streams), streams
+    assert all(len(flow.pods()) == 1 for flow in flows), [flow.answers for flow in flows]
+    assert "portolan" not in nftables(proxy)
     kernel = proxy.kernel()
-    assert "table inet portolan" in tables(proxy)
+    assert without_barrier(kernel.servers) and kernel.sets and kernel.bound
+    chain = {"nft": nftables(proxy), "legacy": str(kernel.rules[4])}[rules]
+    assert "KUBE-SERVICES" in chain
+
+
+@pytest.mark.parametrize("rules", list(IPVS))
+def test_row_48_from_ipvs_to_nftables(proxy, ways, rules):
+    """Connections of before are reset, unless chance leads them to the pod they had; what IPVS had goes."""
+    proxy.restart(*IPVS[rules])
+    assert "portolan" not in nftables(proxy)
+    assert rules == "legacy" or "chain KUBE-SERVICES" in nftables(proxy)
+    streams, _ = switched(proxy, ways, *NFT)
+    assert all(stream.ended == "ConnectionResetError" or stream.nothing_lost and len(stream.pods) == 1
+               for stream in streams), streams
+    assert "table inet portolan" in nftables(proxy) and "KUBE-" not in nftables(proxy)
+    kernel = proxy.kernel()
     assert kernel.servers == {} and kernel.sets == {} and kernel.bound is None
     assert not [rule for rule in sum(kernel.rules.values(), []) if "KUBE-" in rule]

@@ -51,6 +51,7 @@ def test_devices(host):
     assert "vlan protocol 802.1Q id 7" in run(host, "ip -d link show dev d0.7")
 
 
+@pytest.mark.no_nftables
 def test_there_is_no_nftables_for_ip(host):
     """So whatever works here works without."""
     done = netns.run_in(host, ["nft", "add", "table", "inet", "t"], check=False)
