@@ -105,11 +105,16 @@ static void equal_sides_cause_nothing(void **state)
     struct wanted want[] = { { 1, 1 }, { 2, 5 } };
     struct diff_ops quiet = ops;
     quiet.keep = NULL;
+    const struct diff_array left = { have, 2, sizeof(have[0]) },
+                            right = { want, 2, sizeof(want[0]) };
     struct result r = { 0 };
-    diff_run((struct diff_array){ have, 2, sizeof(have[0]) },
-             (struct diff_array){ want, 2, sizeof(want[0]) }, &quiet, &r);
+    diff_run(left, right, &quiet, &r);
     diff_run((struct diff_array){ 0 }, (struct diff_array){ 0 }, &quiet, &r);
     assert_int_equal(r.adds + r.changes + r.keeps + r.dels, 0);
+    diff_run(left, right, &ops, &r); /* both were compared */
+    assert_int_equal(r.keeps, 2);
+    assert_int_equal(r.adds + r.changes + r.dels, 0);
+    vec_done(&r.v);
 }
 
 int main(void)
