@@ -30,6 +30,9 @@
  * takes its time, and there are two for every holder. */
 #define RULE_PRIO_HELD_SKIP 101 /* fwmark 0/0xff000000 goto 105 */
 #define RULE_PRIO_HELD_END  105 /* nop */
+/* to SUBNET lookup main, of links: before traffic classes, to which a pod's connection into a link
+ * is one to the world. Here, since the rules from 102 on are not asked. */
+#define RULE_PRIO_LINK_NET 106
 /* iif lo fwmark M/0xff000000 to NODE lookup main: outer packets of the overlay, the node's own */
 #define RULE_PRIO_HELD_OUTER 103
 #define RULE_PRIO_HELD       104 /* fwmark 0x6b000000/0xff000000 lookup 131072: endpoints behind it */

@@ -98,8 +98,29 @@ static void put_pod_side(struct builder *b, const struct pair *pair, int side)
     }
 }
 
+/* Of what several links or addresses need. */
+static void put_rule_once(struct builder *b, const struct desired_rule *r)
+{
+    for (size_t i = 0; i < b->f->rules.n; i++)
+        if (!desired_rule_cmp(&b->f->rules.v[i], r))
+            return;
+    vec_push(&b->f->rules, *r);
+}
+
+/* A pod that dials a mapping of a pod elsewhere: by now that is a connection to the link's far end. */
+static void put_link_net(struct builder *b, const struct ip_prefix *subnet)
+{
+    put_rule_once(b, &(struct desired_rule){ .owner = "node",
+                                             .family = subnet->ip.family,
+                                             .priority = RULE_PRIO_LINK_NET,
+                                             .has_dst = true,
+                                             .dst = *subnet,
+                                             .table = TABLE_MAIN });
+}
+
 static void put_links(struct builder *b)
 {
+    const struct class_view *done[F_COUNT] = { NULL, NULL };
     for (size_t i = 0; i < b->p->pairs.n; i++) {
         const struct pair *pair = b->p->pairs.v[i];
         int side = pair_side(pair, b->p->snap->node);
@@ -108,6 +129,11 @@ static void put_links(struct builder *b)
         put_link(b, pair, side);
         if (pair->uses[side])
             put_pod_side(b, pair, side);
+        for (enum family_index f = F4; b->p->traffic && f < (pair->state.v6 ? F_COUNT : F6); f++) {
+            if (done[f] != pair->cls)
+                put_link_net(b, &pair->cls->subnet[f]);
+            done[f] = pair->cls;
+        }
     }
 }
 
@@ -127,19 +153,20 @@ static uint32_t answer_table(struct builder *b, const struct host_iface *iface, 
  * rule by source address would do. */
 static void put_way_back(struct builder *b, const struct ip *ip, uint32_t table)
 {
-    const struct fabric *f = b->f;
-    uint32_t mark = table == TABLE_MAIN ? EDGE_MARK : EDGE_MARK_BASE | table;
-    bool known = false;
-    nft_put_mark(b->group, NFT_REPLYMARK4, ip, mark);
-    for (size_t i = 0; i < f->rules.n && !known; i++)
-        known = f->rules.v[i].family == ip->family && f->rules.v[i].fwmark == mark;
-    if (known)
-        return;
-    put_rule(b, "node", ip->family, RULE_PRIO_EDGE, mark, table, NULL);
+    struct desired_rule r = { .owner = "node",
+                              .family = ip->family,
+                              .priority = RULE_PRIO_EDGE,
+                              .fwmark = table == TABLE_MAIN ? EDGE_MARK : EDGE_MARK_BASE | table,
+                              .mask = UINT32_MAX,
+                              .table = table };
+    nft_put_mark(b->group, NFT_REPLYMARK4, ip, r.fwmark);
+    put_rule_once(b, &r);
     if (table == TABLE_MAIN)
         return;
-    put_rule(b, "node", ip->family, RULE_PRIO_EDGE_NEAR, mark, TABLE_MAIN, NULL);
-    b->f->rules.v[b->f->rules.n - 1].suppress_default = true;
+    r.priority = RULE_PRIO_EDGE_NEAR;
+    r.table = TABLE_MAIN;
+    r.suppress_default = true;
+    put_rule_once(b, &r);
 }
 
 static void put_answers(struct builder *b)

@@ -110,15 +110,22 @@ class Together:
                 router[link].add(sender)
         return Seen(found, {node: used for node, used in links.items() if used}, dict(router))
 
+    def settled(self, source, proto, address, port, wanted):
+        """Dials until it is as wanted. What is left of the connection before is counted, too."""
+        seen = [None]
+
+        def there():
+            seen[0] = self.dial(source, proto, address, port, timeout=1)
+            return wanted(seen[0])
+        wait_until(there, 10, lambda: f"{source} to dial {proto} {address}:{port}: {seen[0]}")
+
     def served(self, source, proto, address, port, pod, peer, links, router):
-        """Waits for that pod, then judges everything else."""
-        wait_until(lambda: probe.probe(self.lab.ns(source), proto, address, port, timeout=0.3).pod == pod,
-                   10, f"{pod} to answer {source} at {proto} {address}:{port}")
-        seen = self.dial(source, proto, address, port)
-        assert seen.found.answered and seen.found.reply_matches, seen
-        assert (seen.found.pod, seen.found.peer) == (pod, peer), seen
-        assert (seen.links, seen.router) == (links, router), seen
-        return seen
+        """By that pod, which saw that peer; by these links, and all of it by the address dialled."""
+        def as_wanted(seen):
+            found = seen.found
+            return found.answered and found.reply_matches and (
+                (found.pod, found.peer, seen.links, seen.router) == (pod, peer, links, router))
+        self.settled(source, proto, address, port, as_wanted)
 
 
 @contextlib.contextmanager
@@ -157,6 +164,10 @@ def together(request, binary):
         yield made
 
 
+BETWEEN_PODS = {"k8s-1": {"pod0"}, "k8s-2": {"pod0"}}
+BETWEEN_NODES = {"k8s-1": {"node0"}, "k8s-2": {"node0"}}
+
+
 def legs(dialled, pod):
     """What nodes send by: the answer by the link that was dialled, both ways over node0 in between."""
     return {"k8s-1": {dialled}} if pod == NEAR else {"k8s-1": {dialled, "node0"}, "k8s-2": {"node0"}}
@@ -178,3 +189,72 @@ def test_a_held_address_is_answered_by_the_link_it_is_on(together, link, pod):
     for proto in PROTOCOLS:
         together.served("world", proto, address, HELD[link, pod], pod, WORLD[4], legs(link, pod),
                         {link: {address}})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_refusal_leaves_by_the_link_that_was_dialled(together, family):
+    address = together.lab.address(1, "ingress0", family)
+    together.settled("world", "tcp", address, REFUSED, lambda seen: (
+        seen.found.error == "refused" and
+        (seen.links, seen.router) == ({"k8s-1": {"ingress0"}}, {"ingress0": {address}})))
+    assert together.dial("world", "udp", address, REFUSED).found.error == "refused"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_who_dials_from_a_node_or_a_pod_is_answered_without_the_router(together, family):
+    """Though the table of the link that is dialled leads there: main has the nearer ways."""
+    address = together.lab.address(1, "ingress0", family)
+    for source, peer in (("k8s-3", together.lab.address(3, "ingress0", family)),
+                         ("p3a", together.lab.pod(3, "a", family))):
+        for pod in (NEAR, FAR):
+            ports = [PORTMAP["ingress0", pod]] + [HELD["ingress0", pod]] * (family == 4)
+            for port in ports:
+                together.settled(source, "udp", address, port, lambda seen: (
+                    (seen.found.pod, seen.found.peer, seen.router) == (pod, peer, {})))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pods_have_the_ways_of_their_classes_beside(together, family):
+    lab = together.lab
+    for source in (NEAR, FAR):
+        node = together.pod(source).node
+        address = lab.address(int(node[4:]), "ingress0", family)
+        together.served(source, "tcp", WORLD[family], PORT, "world", address, {node: {"ingress0"}},
+                        {"ingress0": {address}})
+    together.served(NEAR, "tcp", lab.pod(2, "a", family), PORT, FAR, lab.pod(1, "a", family),
+                    BETWEEN_PODS, {})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_cluster_ip_goes_where_its_endpoint_is(together, family):
+    """The classes see the translated destination; the node itself is no pod."""
+    lab = together.lab
+    near, far = (services.cluster_ip(CLUSTER[pod], family) for pod in (NEAR, FAR))
+    for proto in PROTOCOLS:
+        together.served("p1b", proto, far, 80, FAR, lab.pod(1, "b", family), BETWEEN_PODS, {})
+        together.served("p1b", proto, near, 80, NEAR, lab.pod(1, "b", family), {}, {})
+        together.served("k8s-1", proto, far, 80, FAR, lab.address(1, "node0", family),
+                        BETWEEN_NODES, {})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_node_port_from_a_pod_the_node_and_the_world(together, family):
+    lab = together.lab
+    address, node = (lab.address(1, link, family) for link in ("ingress0", "node0"))
+    for proto in PROTOCOLS:
+        # Masqueraded, with the address of the link that the pods' class has.
+        together.served("p1b", proto, node, NODE_PORT, FAR, lab.address(1, "pod0", family),
+                        BETWEEN_PODS, {})
+        together.served("k8s-1", proto, node, NODE_PORT, FAR, node, BETWEEN_NODES, {})
+        together.served("world", proto, address, NODE_PORT, FAR, node,
+                        {"k8s-1": {"ingress0", "node0"}, "k8s-2": {"node0"}}, {"ingress0": {address}})
+        together.served("world", proto, address, LOCAL_PORT, NEAR, WORLD[family],
+                        {"k8s-1": {"ingress0"}}, {"ingress0": {address}})
+
+
+def test_a_held_address_from_its_own_node_and_its_pods(together):
+    lab = together.lab
+    address, port = lab.address(1, "ingress0", 4), HELD["ingress0", FAR]
+    for proto in PROTOCOLS:
+        together.served("k8s-1", proto, address, port, FAR, address, BETWEEN_NODES, {})
+        together.served("p1b", proto, address, port, FAR, lab.pod(1, "b", 4), BETWEEN_NODES, {})
