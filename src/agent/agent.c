@@ -159,7 +159,7 @@ static unsigned look(struct agent *a)
     if (seen & MONITOR_HOST && a->pass.mesh)
         needs |= PASS_AUDIT_RTNL;
     /* With an audit, of which there are not many a second: others may change many routes. */
-    if (seen & (MONITOR_POLICY | MONITOR_RP_FILTER) && a->pass.mesh)
+    if (seen & (MONITOR_POLICY | MONITOR_RP_FILTER) && plan_needs_rules(a->pass.options))
         needs |= PASS_HOST | PASS_AUDIT_RTNL;
     if (seen & MONITOR_OURS)
         needs |= PASS_AUDIT_RTNL;

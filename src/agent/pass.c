@@ -87,8 +87,9 @@ static bool observe_host(struct pass *p, bool *ret_failed)
     struct err err = { 0 };
     arena_reset(&p->host_mem[next]);
     if (host_observe(p->route_port, &p->host_mem[next], &p->host[next], &err) ||
-        (p->options->trafficclass &&
-         host_observe_policy(p->route_port, &p->host_mem[next], &p->host[next], &err))) {
+        (plan_needs_rules(p->options) &&
+         host_observe_policy(p->route_port, &p->host_mem[next], p->options->trafficclass,
+                             &p->host[next], &err))) {
         say_error(p, "host", err.text);
         *ret_failed = true;
         return false;

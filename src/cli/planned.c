@@ -15,8 +15,8 @@ static int observe(struct planned *p, const char *node, const char *host_file, s
     int r = nl_open(NETLINK_ROUTE, NULL, &port, err);
     if (!r)
         r = host_observe(port, &p->host_mem, &p->host, err);
-    if (!r && p->features.plan.trafficclass)
-        r = host_observe_policy(port, &p->host_mem, &p->host, err);
+    if (!r && plan_needs_rules(&p->features.plan))
+        r = host_observe_policy(port, &p->host_mem, p->features.plan.trafficclass, &p->host, err);
     nl_close(port);
     /* What this user may not write the agent may. */
     p->host.forwarding4_error = p->host.forwarding6_error = "";

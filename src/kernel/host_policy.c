@@ -216,12 +216,13 @@ static void read_rp_filters(struct host *h)
     }
 }
 
-int host_observe_policy(struct nl_port *port, struct arena *mem, struct host *h, struct err *err)
+int host_observe_policy(struct nl_port *port, struct arena *mem, bool tables, struct host *h,
+                        struct err *err)
 {
     struct policy p = { .port = port, .mem = mem };
     struct fib_rule_hdr frh = { .family = AF_UNSPEC };
     int e = dump(&p, RTM_GETRULE, &frh, sizeof(frh), on_rule, forget_rules, err);
-    if (!e)
+    if (!e && tables)
         e = dump_tables(&p, err);
     if (e) {
         err_prefix(err, "cannot read this machine's rules and routes");
@@ -237,7 +238,8 @@ int host_observe_policy(struct nl_port *port, struct arena *mem, struct host *h,
         h->foreign_tables = arena_new_array(mem, p.tables.n, struct host_table);
         if (p.tables.n)
             memcpy(h->foreign_tables, p.tables.v, p.tables.n * sizeof(h->foreign_tables[0]));
-        read_rp_filters(h);
+        if (tables)
+            read_rp_filters(h);
     }
     vec_done(&p.rules);
     vec_done(&p.tables);

@@ -28,7 +28,8 @@ struct host_iface {
     uint8_t rp_filter; /* net.ipv4.conf.IFACE.rp_filter, or that of all where it is larger */
 };
 
-/* What policy routing is there besides ours; read only where traffic classes are planned. */
+/* What policy routing is there besides ours; read only where traffic classes are planned, and rules
+ * where held addresses are. */
 struct host_rule { /* of anybody else, without those that look up table local */
     uint8_t family;
     uint32_t priority;

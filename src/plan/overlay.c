@@ -254,9 +254,19 @@ static void put_endpoints(struct builder *b)
     vec_done(&v);
 }
 
+/* Of somebody else, where the packets that are led on would not meet it. */
+static bool skips_others(const struct host *h)
+{
+    for (uint32_t i = 0; i < h->n_rules; i++)
+        if (h->rules[i].family == IP_V4 && h->rules[i].priority >= RULE_PRIO_HELD_SKIP &&
+            h->rules[i].priority < RULE_PRIO_HELD_END)
+            return true;
+    return false;
+}
+
 static void put_skip(struct builder *b, size_t n_rules)
 {
-    if (b->f->rules.n == n_rules)
+    if (b->f->rules.n == n_rules || skips_others(b->p->snap->host))
         return;
     vec_push(&b->f->rules, (struct desired_rule){ .owner = OWNER,
                                                   .family = IP_V4,

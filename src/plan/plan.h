@@ -81,6 +81,8 @@ const struct plan *plan_build(struct planner *p, const struct snapshot *snap);
 struct status_writes plan_statuses(struct planner *p, const struct snapshot *snap,
                                    const struct applied *applied);
 
+/* host.rules are asked for. */
+bool plan_needs_rules(const struct plan_options *options);
 /* The nftables table of these options, whose overlay it borrows: see model/nft_rule.h and
  * plan/ruleset.c. */
 /* False: nothing of these options is nftables'. */

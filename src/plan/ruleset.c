@@ -196,6 +196,11 @@ bool plan_needs_nft(const struct plan_options *options)
     return options->portmap || options->loadbalancer || proxies_by_nft(options);
 }
 
+bool plan_needs_rules(const struct plan_options *options)
+{
+    return options->trafficclass || options->loadbalancer;
+}
+
 static const char *overlay_device(const struct plan_options *o)
 {
     return o->overlay && strcmp(o->overlay, "vxlan") ? o->overlay : OVERLAY_LINK;

@@ -6,6 +6,7 @@ with main's default route. Counters say by which link of which node each leg goe
 
 import collections
 import contextlib
+import itertools
 import os
 import sys
 
@@ -18,6 +19,7 @@ from lab.links import LINKS, PORT, WORLD, LinksLab
 from lab.netns import wait_until
 from lab.pods import Pod
 from lab.services import NAMESPACE, Service
+from lab.stream import Stream
 
 sys.path.append(os.path.join(conftest.ROOT, "tests/lab"))
 
@@ -38,6 +40,7 @@ REFUSED = 3900
 HELD = {key: 5000 + port for key, port in PORTMAP.items()}
 CLUSTER = {NEAR: 1, FAR: 2}                 # the numbers of Services
 NODE_PORT, LOCAL_PORT = 30080, 30081        # of FAR; of both, for those who come from outside NEAR's
+NOBODY = {4: "198.51.100.1", 6: "2001:db8:51::1"}
 
 Seen = collections.namedtuple("Seen", "found links router")
 
@@ -258,3 +261,181 @@ def test_a_held_address_from_its_own_node_and_its_pods(together):
     for proto in PROTOCOLS:
         together.served("k8s-1", proto, address, port, FAR, address, BETWEEN_NODES, {})
         together.served("p1b", proto, address, port, FAR, lab.pod(1, "b", 4), BETWEEN_NODES, {})
+
+
+ELSEWHERE = 131323          # the first table beyond those of held addresses
+
+
+@pytest.fixture
+def elsewhere(together):
+    """A class that comes first of all and sends pods to the world by mgmt0."""
+    lab = together.lab
+    for node in lab.nodes:
+        lab.put_node(node, mgmt_gw_v4="10.40.0.254", mgmt_gw_v6="fd00:40::fe")
+    lab.folder.put({
+        "apiVersion": "net.renner.uno/v1alpha1", "kind": "TrafficClass",
+        "metadata": {"name": "elsewhere"},
+        "spec": {"table": ELSEWHERE, "rules": [
+            {"priority": 107, "family": f"IPv{family}", "from": ["PodCIDRs"], "to": [f"{WORLD[family]}/{bits}"]}
+            for family, bits in ((4, 32), (6, 128))],
+            "routes": {"fallThrough": ["PodCIDRs", "AttachedNetworks"], "gateway": {
+                "link": "mgmt0", "addressAnnotations": {"ipv4": "net.renner.uno/mgmt-gw-v4",
+                                                        "ipv6": "net.renner.uno/mgmt-gw-v6"}}}}})
+    yield together
+    lab.folder.delete("TrafficClass", "elsewhere")
+    for node in lab.nodes:
+        lab.put_node(node)
+    wait_until(lambda: not any(str(ELSEWHERE) in rule for node in lab.nodes for family in FAMILIES
+                               for rule in lab.rules(node, family)), 10, "the class to be gone")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_answers_take_no_way_of_the_pods_own(elsewhere, family):
+    lab = elsewhere.lab
+    for source in (NEAR, FAR):
+        node = elsewhere.pod(source).node
+        own = lab.address(int(node[4:]), "mgmt0", family)
+        elsewhere.served(source, "udp", WORLD[family], PORT, "world", own, {node: {"mgmt0"}},
+                         {"mgmt0": {own}})
+    for link, pod in PORTMAP:
+        address = lab.address(1, link, family)
+        for port in [PORTMAP[link, pod]] + [HELD[link, pod]] * (family == 4):
+            elsewhere.served("world", "udp", address, port, pod, WORLD[family], legs(link, pod),
+                             {link: {address}})
+
+
+OURS = range(101, 107)      # priorities
+
+
+@contextlib.contextmanager
+def rules_of_others(lab, node, priorities):
+    """By a mark of theirs, and to a network that nobody has."""
+    rules = [(f"-{family}", "rule", action, "pref", str(priority), *words, "lookup", "99")
+             for action in ("add", "del") for family in FAMILIES for priority in priorities
+             for words in (("fwmark", "0x40000/0xf0000"), ("to", NOBODY[family]))]
+    for family, address in NOBODY.items():
+        lab.run(node, "ip", f"-{family}", "route", "replace", "prohibit", address, "table", "99")
+    for rule in rules[:len(rules) // 2]:
+        lab.run(node, "ip", *rule)
+    try:
+        yield
+    finally:
+        for rule in rules[len(rules) // 2:]:
+            lab.run(node, "ip", *rule)
+        for family in FAMILIES:
+            lab.run(node, "ip", f"-{family}", "route", "flush", "table", "99")
+
+
+def test_rules_of_others_at_our_priorities_are_met_and_ours_work(together):
+    lab = together.lab
+
+    def is_met(family):
+        done = lab.run("k8s-1", "ip", "route", "get", NOBODY[family], check=False)
+        return "denied" in done.stderr + done.stdout
+    for priority in OURS:
+        with rules_of_others(lab, "k8s-1", [priority]):
+            for family in FAMILIES:
+                wait_until(lambda: is_met(family), 5, f"the rule at {priority} to be met")
+    with contextlib.ExitStack() as stack:
+        for node in lab.nodes:
+            stack.enter_context(rules_of_others(lab, node, OURS))
+        for link, family in itertools.product(DIALLED, FAMILIES):
+            address = lab.address(1, link, family)
+            ports = [PORTMAP[link, FAR]] + [HELD[link, FAR]] * (family == 4)
+            for port in ports:
+                together.served("world", "udp", address, port, FAR, WORLD[family], legs(link, FAR),
+                                {link: {address}})
+
+
+# ---- while streams run ----------------------------------------------------------------------
+
+
+def streams(together):
+    """{name: a stream} of all four kinds; none is masqueraded by an address of a link of a class."""
+    lab = together.lab
+    ends = {}
+    for family in FAMILIES:
+        address = lab.address(1, "ingress0", family)
+        ends["portmap", family] = "world", address, PORTMAP["ingress0", FAR]
+        ends["cluster ip", family] = "p1b", services.cluster_ip(CLUSTER[FAR], family), 80
+        ends["node port", family] = "world", address, NODE_PORT
+        ends["pod", family] = "p1b", lab.pod(2, "a", family), PORT
+    ends["held", 4] = "world", lab.address(1, "ingress0", 4), HELD["ingress0", FAR]
+    return {(*name, proto): Stream(lab.ns(source), proto, address, port, push=True)
+            for name, (source, address, port) in ends.items() for proto in PROTOCOLS}
+
+
+@contextlib.contextmanager
+def nothing_lost(together):
+    """Both ways, of any stream, and no packet between pods or nodes passes by the router."""
+    running = {name: stream.wait_answer() for name, stream in streams(together).items()}
+    together.lab._flush()
+    yield
+    seen = together.lab.counted("gw")
+    reports = {name: stream.stop() for name, stream in running.items()}
+    assert {name: report for name, report in reports.items() if not report.nothing_lost} == {}
+    own = [key for key in seen if not {key[1], key[2]} & set(WORLD.values())]
+    assert own == []
+
+
+def rules(lab):
+    return {node: [sorted(lab.rules(node, family)) for family in FAMILIES] for node in lab.nodes}
+
+
+def test_agents_end_and_start(together):
+    lab = together.lab
+    before = rules(lab)
+    with nothing_lost(together):
+        for end in (lambda agent: agent.stop(), lambda agent: agent.kill()):
+            for agent in lab.agents.values():
+                end(agent)
+            for agent in lab.agents.values():
+                agent.clear_log()
+                agent.restart()
+            for agent in lab.agents.values():
+                agent.wait_log("event=bird_configured", 15)
+        lab.wait_sessions(4)
+        assert rules(lab) == before
+
+
+def test_bird_ends_and_starts(together):
+    lab = together.lab
+    with nothing_lost(together):
+        for node in ("k8s-2", "k8s-1"):
+            lab.run(node, "kill", "-9", str(lab.bird_pid(node)))
+            lab.start_bird(node)
+            lab.wait_sessions(4)
+
+
+def test_the_classes_come_and_go(together):
+    """Answers go by main meanwhile, from the address that was dialled."""
+    lab = together.lab
+    before, design = rules(lab), lab.design
+    with nothing_lost(together):
+        for name in lab.classes:
+            lab.folder.delete("TrafficClass", name)
+        wait_until(lambda: not any("lookup 47" in line for node in rules(lab).values()
+                                   for lines in node for line in lines), 15, "no rules to table 47")
+        lab.put_sample(design)
+        lab.wait_sessions(4)
+        wait_until(lambda: rules(lab) == before, 15, lambda: f"the rules of before: {rules(lab)}")
+    for family in FAMILIES:
+        address = lab.address(1, "ingress0", family)
+        together.served("world", "udp", address, PORTMAP["ingress0", FAR], FAR, WORLD[family],
+                        legs("ingress0", FAR), {"ingress0": {address}})
+
+
+def test_rules_that_somebody_flushes_are_back_within_a_second(together):
+    """TCP goes on; of UDP is lost what was on its way meanwhile."""
+    lab = together.lab
+    before = rules(lab)
+    running = {name: stream.wait_answer() for name, stream in streams(together).items()}
+    for node in lab.nodes:
+        for family in FAMILIES:
+            lab.run(node, "ip", f"-{family}", "rule", "flush", "protocol", "107")
+    wait_until(lambda: rules(lab) == before, 1, lambda: f"the rules of before: {rules(lab)}")
+    reports = {name: stream.stop() for name, stream in running.items()}
+    assert {name: report for name, report in reports.items()
+            if report.ended != "ok" or report.longest_gap > 1} == {}
+    assert {name: report for name, report in reports.items()
+            if "tcp" in name and not report.nothing_lost} == {}

@@ -20,7 +20,7 @@ static char *observed(void)
     struct err err = { 0 };
     struct buf out = { 0 };
     assert_int_equal(nl_open(NETLINK_ROUTE, NULL, &port, &err), 0);
-    if (host_observe(port, &mem, &h, &err) || host_observe_policy(port, &mem, &h, &err))
+    if (host_observe(port, &mem, &h, &err) || host_observe_policy(port, &mem, true, &h, &err))
         fail_msg("%s", err.text);
     for (uint32_t i = 0; i < h.n_rules; i++)
         buf_printf(&out, "%u %u: %s%s\n", h.rules[i].family, h.rules[i].priority, h.rules[i].text,
