@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/few.h"
 #include "agent/kubeproxy.h"
 #include "agent/pass_ipvs.h"
 #include "base/clock.h"
@@ -227,27 +228,41 @@ static void flush_conntrack(struct pass *p)
         p->failure = err;
 }
 
+static int refusal_cmp(const void *a, const void *b)
+{
+    return strcmp(((const struct refusal *)a)->owner, ((const struct refusal *)b)->owner);
+}
+
+/* Puts them in the order of their owners. */
 static void say_refusals(struct pass *p)
 {
     char text[700];
-    for (size_t i = 0; i < p->report.refusals.n; i++) {
-        const struct refusal *f = &p->report.refusals.v[i];
+    const struct refusal *v;
+    if (p->report.refusals.n > 1)
+        qsort(p->report.refusals.v, p->report.refusals.n, sizeof(struct refusal), refusal_cmp);
+    size_t n = few_refusals(&p->report.mem, p->report.refusals.v, p->report.refusals.n, &v);
+    for (size_t i = 0; i < n; i++) {
+        const struct refusal *f = &v[i];
         snprintf(text, sizeof(text), "owner=%s object=%s error=%s", log_quote(f->owner),
                  log_quote(f->object), log_quote(f->text));
         notes_say(&p->notes, LOG_ERROR, "refused", text);
     }
 }
 
-static void say_problems(struct pass *p, const struct problems *problems)
+/* In the log and, where the source has them, by Events. */
+static void say_problems(struct pass *p, const struct problems *all)
 {
     char text[1400];
-    for (size_t i = 0; i < problems->n; i++) {
-        const struct problem *q = &problems->v[i];
+    struct problems few = few_problems(&p->report.mem, all);
+    for (size_t i = 0; i < few.n; i++) {
+        const struct problem *q = &few.v[i];
         snprintf(text, sizeof(text), "kind=%s object=%s%s%s field=%s value=%s reason=%s message=%s",
                  kind_info[q->kind].kind, q->ns, *q->ns ? "/" : "", q->name, log_quote(q->field),
                  log_quote(q->value), q->reason, log_quote(q->message));
         notes_say(&p->notes, LOG_WARN, "problem", text);
     }
+    if (p->source->ops->problems)
+        p->source->ops->problems(p->source, &few);
 }
 
 static void status_failed(const struct status_write *w, const char *text, void *user)
@@ -259,15 +274,8 @@ static void status_failed(const struct status_write *w, const char *text, void *
     notes_say(&p->notes, LOG_ERROR, "status", line);
 }
 
-static int refusal_cmp(const void *a, const void *b)
-{
-    return strcmp(((const struct refusal *)a)->owner, ((const struct refusal *)b)->owner);
-}
-
 static bool write_statuses(struct pass *p, const struct snapshot *snap, bool acknowledged)
 {
-    if (p->report.refusals.n > 1)
-        qsort(p->report.refusals.v, p->report.refusals.n, sizeof(struct refusal), refusal_cmp);
     struct applied applied = { .refusals = p->report.refusals.v,
                                .n_refusals = p->report.refusals.n,
                                .acknowledged = acknowledged,
@@ -422,8 +430,6 @@ enum pass_result pass_run(struct pass *p, unsigned needs)
     bool replan = learn_forwarding(p);
     say_refusals(p);
     say_problems(p, &plan->problems);
-    if (p->source->ops->problems)
-        p->source->ops->problems(p->source, &plan->problems);
     bool written = write_statuses(p, &snap, !r);
     store_commit(p->store);
     notes_end(&p->notes);

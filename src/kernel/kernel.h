@@ -28,7 +28,7 @@ struct flow_target {
 int flow_end_cmp(const void *x, const void *y);
 
 struct report {
-    struct arena mem; /* texts of the refusals */
+    struct arena mem; /* texts of the refusals, and what is made of them; until the next pass */
     VEC(struct refusal) refusals;
     size_t adds, changes, deletes; /* operations acknowledged */
     size_t bytes;                  /* sent */

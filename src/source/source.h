@@ -43,7 +43,7 @@ struct source_ops {
      * too many are. -EPERM, of an optional one: it is not allowed to, which is noted once, and not
      * tried again. Other -errno with a sentence. */
     int (*write)(struct source *s, const struct status_write *w, struct err *err);
-    /* All that is wrong now: an Event tells people of what has `event`. NULL: nobody to tell. */
+    /* What is wrong now: an Event tells people of what has `event`. NULL: nobody to tell. */
     void (*problems)(struct source *s, const struct problems *problems);
     /* One line for each reason why it is not synced or cannot follow now; nothing when all is
      * well. */

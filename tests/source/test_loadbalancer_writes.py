@@ -237,6 +237,21 @@ def test_what_is_over_at_once_is_no_event(world):
     assert told(world) == ["lasts"]
 
 
+def test_of_one_object_a_few_problems_are_told(world):
+    """In the log and by Events; /metrics counts them all."""
+    agent = started(world)
+    world.server.put(held())
+    shows(world)
+    world.server.put(held(loadBalancerSourceRanges=[f"bad{i}" for i in range(5000)]))
+    until(lambda: agent.metric('portolan_problems.*InvalidCIDR') == 5000, "the problems")
+    until(lambda: len(told(world)) >= 11, lambda: f"Events {told(world)}")
+    lines = [line for line in agent.log().splitlines() if "event=problem kind=Service" in line]
+    assert len(lines) == 11 and "one of 4990 more problems of this object" in lines[-1]
+    world.server.put(held("later", "192.0.2.1"))
+    until(lambda: told(world, "later"), "an Event of another")
+    assert len(told(world)) == 12
+
+
 def test_many_problems_are_told_in_turn(world):
     """More than are remembered of what is over, and each but once."""
     started(world)
