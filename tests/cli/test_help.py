@@ -66,6 +66,13 @@ def test_manual_gives_the_defaults_help_gives(command):
         assert default in text
 
 
+def test_every_option_of_the_agent_is_in_the_docs():
+    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    options = {option for _, option, _ in help_of("agent")}
+    assert len(options) > 30
+    assert [option for option in sorted(options) if not re.search(rf"{option}(?![\w-])", pages)] == []
+
+
 @pytest.mark.parametrize("args, says", [
     ([], "a command is needed"),
     (["fly"], "unknown command 'fly'"),

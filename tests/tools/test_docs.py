@@ -54,3 +54,34 @@ def test_tests_and_sources_named_in_a_page_exist(page):
         if not target.exists() or test and f"def {test}(" not in target.read_text():
             wrong.append(f"{path}::{test}" if test else path)
     assert wrong == []
+
+
+USER_PAGES = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+
+
+def in_sources(pattern):
+    """What string literals of the program hold, by the expression's group."""
+    found = set()
+    for file in (ROOT / "src").rglob("*.c"):
+        if file.parent.name != "cli":
+            found |= set(re.findall(pattern, file.read_text()))
+    return found
+
+
+def test_every_metric_is_in_the_docs():
+    names = in_sources(r'"(?:# TYPE )?((?:portolan|kubeproxy)_[a-z_]+)[" ]')
+    assert len(names) > 35 and "portolan_api_requests_total" in names
+    assert [name for name in sorted(names) if f"`{name}`" not in USER_PAGES] == []
+
+
+def test_every_metric_of_the_docs_is_there():
+    families = in_sources(r"\b((?:portolan|kubeproxy)_[a-z_]+)")
+    named = set(re.findall(r"`((?:portolan|kubeproxy)_[a-z_]+[a-z])`", USER_PAGES))
+    assert named - families == set()
+
+
+def test_every_reason_is_in_the_docs():
+    """Of conditions, problems and so of Events: words of more than one part."""
+    reasons = in_sources(r'"((?:[A-Z][a-z0-9]+){2,})"')
+    assert len(reasons) > 60 and {"NoHolder", "MoreProblems", "PortConflict"} <= reasons
+    assert [word for word in sorted(reasons) if not re.search(rf"\b{word}\b", USER_PAGES)] == []
