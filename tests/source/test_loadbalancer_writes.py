@@ -245,8 +245,10 @@ def test_of_one_object_a_few_problems_are_told(world):
     world.server.put(held(loadBalancerSourceRanges=[f"bad{i}" for i in range(5000)]))
     until(lambda: agent.metric('portolan_problems.*InvalidCIDR') == 5000, "the problems")
     until(lambda: len(told(world)) >= 11, lambda: f"Events {told(world)}")
-    lines = [line for line in agent.log().splitlines() if "event=problem kind=Service" in line]
-    assert len(lines) == 11 and "one of 4990 more problems of this object" in lines[-1]
+    lines = [line for line in agent.log().splitlines()
+             if "event=problem" in line and "loadBalancerSourceRanges" in line]
+    assert len(lines) == 11, lines
+    assert "one of 4990 more problems of this object" in lines[-1]
     world.server.put(held("later", "192.0.2.1"))
     until(lambda: told(world, "later"), "an Event of another")
     assert len(told(world)) == 12
