@@ -180,6 +180,16 @@ def test_bird_beside_the_agent_is_equal_in_chart_and_kustomization(api, tmp_path
                    f"trafficClass.birdImage={bird['image']}") == made
 
 
+def test_the_notes_name_objects_of_the_features_alone(api):
+    def notes(features):
+        done = api.helm("install", "portolan", CHART, "--dry-run=client", "--set",
+                        f"features={features},loadBalancer.overlay=vxlan")
+        return done.stdout.split("NOTES:")[1]
+    assert "portmaps" in notes("portmap") and "trafficclasses" not in notes("portmap")
+    other = notes(r"loadbalancer\,trafficclass")
+    assert "portmap" not in other and "get services" in other and "get trafficclasses" in other
+
+
 @pytest.mark.parametrize("option", ["image.digset=x", "image.digest=sha256:12", "logLevel=loud",
                                     "classess.a.b=c", "cniVxlanPort=0", "features=proxy",
                                     "serviceProxy.proxyMode=iptables",
