@@ -167,6 +167,34 @@ def test_row_49_what_is_others_is_untouched(proxy):
         proxy.host.run("sh", "-c", FOREIGN_GONE)
 
 
+SMALLER = """ipset save {name} | sed 's/{name}/SMALLER/; s/maxelem [0-9]*/maxelem {n}/' | ipset restore
+ipset swap {name} SMALLER
+ipset destroy SMALLER
+"""
+
+
+def test_row_47_sets_that_are_too_small_are_replaced_under_their_rules(proxy, family):
+    """As who had them before has made them, who had less to put in: they are full. New connections
+    notice nothing, and there is room again."""
+    svc = proxy.service("a1", node_port=PORT)
+    names = [("KUBE-" if family == 4 else "KUBE-6-") + name for name in ("CLUSTER-IP", "LOOP-BACK")]
+    assert proxy.agent.stop() == 0
+    sets = proxy.kernel().sets
+    for name in names:
+        proxy.host.run("sh", "-ec", SMALLER.format(name=name, n=len(sets[name])))
+    hammer = Hammer(proxy.lab.pod("a3").ns, svc.ip(family), 80, pause=0.02)
+    proxy.agent.restart()
+    other = proxy.service("a2")
+    proxy.served("a1", "tcp", other.ip(family), 80, "a2")
+    wrong = [connect for connect in hammer.stop() if connect.error or connect.again]
+    assert not wrong, wrong[:10]
+    sets = proxy.kernel().sets
+    for name in names:
+        assert "maxelem 1048576" in proxy.host.out("ipset", "list", "-t", name)
+    assert {f"{s.ip(family)},{proto}:80" for s in (svc, other) for proto in PROTOCOLS} <= sets[names[0]]
+    assert "KUBE-PORTOLAN-SPARE" not in sets
+
+
 def test_row_48_kube_proxys_device_and_servers_go(proxy):
     """The device has its name, is a dummy, and not ours; servers elsewhere stay."""
     assert proxy.agent.stop() == 0
