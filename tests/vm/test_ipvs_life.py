@@ -191,7 +191,8 @@ def test_row_47_sets_that_are_too_small_are_replaced_under_their_rules(proxy, fa
     sets = proxy.kernel().sets
     for name in names:
         assert "maxelem 1048576" in proxy.host.out("ipset", "list", "-t", name)
-    assert {f"{s.ip(family)},{proto}:80" for s in (svc, other) for proto in PROTOCOLS} <= sets[names[0]]
+    assert {f"{s.ip(family)},{proto}:80"
+            for s in (svc, other) for proto in PROTOCOLS} <= sets[names[0]]
     assert "KUBE-PORTOLAN-SPARE" not in sets
 
 
