@@ -3,7 +3,7 @@
 import os
 import signal
 
-from . import netns
+from . import netns, procs
 
 SANITIZER_MARKS = ("AddressSanitizer", "LeakSanitizer", "runtime error:",
                    "UndefinedBehaviorSanitizer")
@@ -49,7 +49,13 @@ class Agent:
         return child.poll() if child else None
 
     def stop(self, timeout=10):
-        """SIGTERM; returns the exit status. Raises when a sanitizer has complained."""
+        """SIGTERM, as soon as it is heard; returns the exit status. Raises when a sanitizer has
+        complained."""
+        child = self.lab.processes.children.get(self.label)
+        if child:
+            netns.wait_until(lambda: child.poll() is not None or
+                             procs.catches(child.pid, signal.SIGTERM), 5,
+                             lambda: f"{self.node} to begin; it said:\n{self.log()[-2000:]}")
         code = self._end(signal.SIGTERM, timeout)
         self.check_sanitizer()
         return code
@@ -64,7 +70,7 @@ class Agent:
             return None
         if child.poll() is None:
             child.send_signal(sig)
-        code = child.wait(timeout)
+        code = child.wait(timeout * netns.PATIENCE)
         self.lab.processes.forget(self.label)
         return code
 

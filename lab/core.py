@@ -4,29 +4,27 @@ import contextlib
 import json
 import os
 import re
-import shutil
 from dataclasses import asdict
 
-from . import build, firewall, mesh, netns, pods, probe, procs, stream, topology
+from . import build, firewall, mesh, netns, pods, probe, stream, topology
 from .agents import Agent
 from .host import Host
+from .instance import ROOT, Instance
+from .manifests import write_atomically
 
-ROOT = "/run/portolan-lab"
 RELAY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "relay.py")
 NAME = re.compile(r"^[a-z0-9]{1,32}$")
 
 
-class Lab:
+class Lab(Instance):
     """Use as `with Lab("three-nodes", name="mine") as lab:` or with up() and down()."""
 
     def __init__(self, topology_name="three-nodes", name="lab"):
         if not NAME.match(name):
             raise ValueError(f"lab name '{name}': lower case letters and digits, at most 32")
-        self.name = name
+        super().__init__(name)
         self.topology = topology.load(topology_name)
         self.topology_name = topology_name
-        self.state = os.path.join(ROOT, name)
-        self.processes = procs.Processes(os.path.join(self.state, "processes"))
         self.pods = {}
         self._agents = {}
 
@@ -55,7 +53,7 @@ class Lab:
     def up(self):
         """Starts from nothing: what an earlier run of this name left is removed first."""
         self.down()
-        os.makedirs(self.state)
+        self.make_state()
         try:
             self._build()
             self._save()
@@ -97,28 +95,16 @@ class Lab:
                               for a in members for b in members if a != b], 15)
 
     def down(self):
-        """Removes everything of this name, also what a run that failed half way left."""
-        self.processes.stop_all()
-        ours = [n for n in sorted(os.listdir("/run/netns")) if n.startswith(self.ns(""))] \
-            if os.path.isdir("/run/netns") else []
-        procs.end_pids({pid: procs.start_time(pid) for ns in ours for pid in _pids_in(ns)})
-        build.delete_namespaces(ours)
-        shutil.rmtree(self.state, ignore_errors=True)
-        if os.path.isdir(ROOT) and not os.listdir(ROOT):
-            os.rmdir(ROOT)
+        super().down()
         self.pods.clear()
         self._agents.clear()
 
     def _save(self):
-        with open(os.path.join(self.state, "lab.json"), "w") as file:
-            json.dump({"topology": topology.find(self.topology_name),
-                       "pods": [asdict(pod) for pod in self.pods.values()]}, file)
+        write_atomically(os.path.join(self.state, "lab.json"), json.dumps({
+            "topology": topology.find(self.topology_name),
+            "pods": [asdict(pod) for pod in self.pods.values()]}))
 
     # Machines
-
-    def ns(self, name):
-        """The namespace of a host, or of pod-NAME."""
-        return f"ptl-{self.name}-{name}"
 
     def host(self, name):
         if name not in self.topology.hosts:
@@ -265,7 +251,3 @@ class Lab:
         if node not in self._agents:
             self._agents[node] = Agent(self, node)
         return self._agents[node]
-
-
-def _pids_in(ns):
-    return [int(pid) for pid in netns.run(["ip", "netns", "pids", ns], check=False).stdout.split()]

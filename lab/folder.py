@@ -1,5 +1,6 @@
 """A manifest folder as the agents' source."""
 
+import contextlib
 import json
 import os
 
@@ -47,5 +48,9 @@ class FolderStatuses(Statuses):
 
     def versions(self):
         """Of the manifests as well."""
-        return {os.path.join(folder, name): os.stat(os.path.join(folder, name)).st_mtime_ns
-                for folder, _, names in os.walk(self.source) for name in names}
+        found = {}
+        for folder, _, names in os.walk(self.source):
+            for path in (os.path.join(folder, name) for name in names):
+                with contextlib.suppress(FileNotFoundError):    # an agent's, renamed meanwhile
+                    found[path] = os.stat(path).st_mtime_ns
+        return found

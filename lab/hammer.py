@@ -33,7 +33,7 @@ class Hammer:
         self.peers = []
         self.dialled = f"{address}:{port} from {ns}"
 
-    def stop(self, timeout=20):
+    def stop(self, timeout=60):
         out, _ = self.child.communicate("", timeout)
         report = json.loads(out)
         self.peers = report["peers"]

@@ -18,7 +18,8 @@ from .statuses import Statuses
 
 PLURALS = {"Node": "nodes", "Namespace": "namespaces", "Service": "services",
            "EndpointSlice": "endpointslices", "ServiceCIDR": "servicecidrs",
-           "PortMap": "portmaps", "PortMapClass": "portmapclasses"}
+           "PortMap": "portmaps", "PortMapClass": "portmapclasses",
+           "TrafficClass": "trafficclasses"}
 CORE = ("nodes", "services")
 APPLY = "application/apply-patch+yaml"      # JSON is YAML
 MERGE = "application/merge-patch+json"
@@ -53,6 +54,16 @@ class KubeClient:
             raise KubeError(status, answer.get("message", f"HTTP status {status}"))
         return answer
 
+    def apply(self, path, document):
+        """By one field manager: what an object does not say any more goes from it."""
+        return self("PATCH", f"{path}?fieldManager=lab&force=true", document, APPLY)
+
+    def apply_node(self, path, main, status):
+        """Two addresses of one type cannot be applied."""
+        answer = self.apply(path, main)
+        self("PATCH", f"{path}/status", {"status": status}, MERGE)
+        return answer
+
     def _ask(self, method, path, text, content_type):
         connection = getattr(self.threads, "connection", None)
         if not connection:
@@ -74,8 +85,6 @@ def path_of(api, plural, name="", namespace=None, subresource=""):
 
 
 class KubeObjects(Objects):
-    """Applied by one field manager: what an object does not say any more goes from it."""
-
     def __init__(self, client):
         self.client = client
         self.made = {}          # (kind, namespace, name): the arguments of put()
@@ -89,23 +98,21 @@ class KubeObjects(Objects):
         path = path_of(api, PLURALS[kind], name, namespace)
         main = {"apiVersion": api, "kind": kind, "metadata": metadata,
                 **{key: value for key, value in body.items() if key != "status"}}
-        answer = self._apply(path, main)
         key = (kind, namespace, name)
-        if kind == "Node":      # two addresses of one type cannot be applied
-            self.client("PATCH", f"{path}/status", {"status": body["status"]}, MERGE)
-        elif "status" in body or key in self.made and "status" in self.made[key][3]:
-            self._apply(f"{path}/status", {"apiVersion": api, "kind": kind,
-                                           "metadata": {"name": name},
-                                           "status": body.get("status", {})})
+        if kind == "Node":
+            answer = self.client.apply_node(path, main, body["status"])
+        else:
+            answer = self.client.apply(path, main)
+            if "status" in body or key in self.made and "status" in self.made[key][3]:
+                self.client.apply(f"{path}/status", {"apiVersion": api, "kind": kind,
+                                                     "metadata": {"name": name},
+                                                     "status": body.get("status", {})})
         created = datetime.datetime.fromisoformat(
             answer["metadata"]["creationTimestamp"].replace("Z", "+00:00"))
         self.newest = max(self.newest, created.timestamp())
         self.made[key] = (api, kind, name, body, namespace, labels)
         if kind == "Namespace":
             self.namespaces.add(name)
-
-    def _apply(self, path, document):
-        return self.client("PATCH", f"{path}?fieldManager=lab&force=true", document, APPLY)
 
     def put_together(self, documents):
         with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -162,16 +169,23 @@ class KubeStatuses(Statuses):
                 for path in lists for item in self.client("GET", path)["items"]}
 
 
-class Kube:
-    """One for a whole run: each test starts from what clear() leaves, an empty cluster."""
+class KubeSource:
+    """What tells agents where the API server is."""
 
     def __init__(self, port, ca_file, token, kubeconfig):
         """`token` is an admin's; `kubeconfig` the agents'."""
         self.port = port
-        client = KubeClient(port, ca_file, token)
-        self.objects = KubeObjects(client)
-        self.status = KubeStatuses(client)
+        self.client = KubeClient(port, ca_file, token)
         self.arguments = ["--source", "kube:", "--kubeconfig", kubeconfig]
+
+
+class Kube(KubeSource):
+    """One for a whole run: each test starts from what clear() leaves, an empty cluster."""
+
+    def __init__(self, *access):
+        super().__init__(*access)
+        self.objects = KubeObjects(self.client)
+        self.status = KubeStatuses(self.client)
 
     def clear(self):
         self.objects.clear()

@@ -21,16 +21,16 @@ import json
 import os
 import re
 import select
-import shutil
 import socket
 
 import yaml
 
-from . import netns, pods, probe, procs
+from . import netns, pods, probe
 from .agents import Agent
-from .kube import APPLY, MERGE, KubeClient, KubeError, path_of
+from .instance import Instance
+from .kube import PLURALS, KubeError, KubeSource, path_of
+from .manifests import write_atomically
 
-ROOT = "/run/portolan-lab"
 SAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                        "deploy", "samples")
 RELAY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "relay.py")
@@ -91,35 +91,28 @@ class Folder:
     def arguments(self):
         return ["--source", f"dir:{self.directory}"]
 
+    def _path(self, kind, name):
+        return os.path.join(self.directory, f"{kind.lower()}.{name}.yaml")
+
     def put(self, object_):
-        name = f"{object_['kind'].lower()}.{object_['metadata']['name']}.yaml"
-        path = os.path.join(self.directory, name)
-        with open(path + ".tmp", "w") as file:
-            yaml.safe_dump(object_, file)
-        os.rename(path + ".tmp", path)
+        write_atomically(self._path(object_["kind"], object_["metadata"]["name"]),
+                         yaml.safe_dump(object_))
 
     def get(self, kind, name):
-        with open(os.path.join(self.directory, f"{kind.lower()}.{name}.yaml")) as file:
+        with open(self._path(kind, name)) as file:
             return yaml.safe_load(file)
 
     def delete(self, kind, name):
-        os.unlink(os.path.join(self.directory, f"{kind.lower()}.{name}.yaml"))
+        os.unlink(self._path(kind, name))
 
 
-class KubeFolder:
+class KubeFolder(KubeSource):
     """The same in an API server, which clear() empties of classes and Nodes."""
 
-    def __init__(self, port, ca_file, token, kubeconfig):
-        """`token` is an admin's; `kubeconfig` the agents'."""
-        self.port = port
-        self.client = KubeClient(port, ca_file, token)
-        self.arguments = ["--source", "kube:", "--kubeconfig", kubeconfig]
-
     @staticmethod
-    def _path(kind, name="", subresource=""):
-        api, plural = {"Node": ("v1", "nodes"),
-                       "TrafficClass": ("net.renner.uno/v1alpha1", "trafficclasses")}[kind]
-        return path_of(api, plural, name, subresource=subresource)
+    def _path(kind, name=""):
+        api = {"Node": "v1", "TrafficClass": "net.renner.uno/v1alpha1"}[kind]
+        return path_of(api, PLURALS[kind], name)
 
     def put(self, object_):
         kind, name = object_["kind"], object_["metadata"]["name"]
@@ -127,9 +120,7 @@ class KubeFolder:
         main["metadata"] = {key: object_["metadata"][key] for key in ("name", "annotations", "labels")
                             if key in object_["metadata"]}
         if kind == "Node":
-            self.client("PATCH", self._path(kind, name) + "?fieldManager=lab&force=true", main, APPLY)
-            self.client("PATCH", self._path(kind, name, "status"), {"status": object_["status"]},
-                        MERGE)
+            self.client.apply_node(self._path(kind, name), main, object_["status"])
         else:  # replaced: what is applied as an empty list is left out, and has its default again
             self._replace(kind, name, main)
 
@@ -160,24 +151,19 @@ class KubeFolder:
             self.client("DELETE", self._path(kind))
 
 
-class LinksLab:
+class LinksLab(Instance):
     def __init__(self, name="links", nodes=3, kube=None):
         """`kube` is a KubeFolder; without one the agents read a folder."""
-        self.name = name
-        self.state = os.path.join(ROOT, name)
-        self.processes = procs.Processes(os.path.join(self.state, "processes"))
+        super().__init__(name)
         self.nodes = []
         self.first_nodes = nodes
         self.kube = kube
         self.folder = None
         self.agents = {}
 
-    def ns(self, host):
-        return f"ptl-{self.name}-{host}"
-
     def __enter__(self):
         self.down()
-        os.makedirs(self.state)
+        self.make_state()
         self.folder = self.kube or Folder(os.path.join(self.state, "cluster"))
         try:
             self._build()
@@ -188,14 +174,6 @@ class LinksLab:
 
     def __exit__(self, *_):
         self.down()
-
-    def down(self):
-        self.processes.stop_all()
-        names = netns.run(["ip", "netns", "list"]).stdout.split("\n")
-        for name in (line.split(" ")[0] for line in names):
-            if name.startswith(self.ns("")):
-                netns.run(["ip", "netns", "del", name])
-        shutil.rmtree(self.state, ignore_errors=True)
 
     # Building
 

@@ -26,12 +26,20 @@ def run_directory(state, host):
 def _talk(control, lines):
     """One request to a daemon's socket."""
     with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(5)
+        sock.settimeout(5 * netns.PATIENCE)
         sock.connect(control)
         sock.sendall(("\n".join(lines) + "\n\n").encode())
-        answer = sock.recv(4096).decode()
+        answer = ""
+        while not answer.endswith("\n\n") and (data := sock.recv(4096)):
+            answer += data.decode()
     if "errno=0" not in answer:
         raise RuntimeError(f"{control}: wireguard refused: {answer.strip()}")
+
+
+def _listens(control):
+    """The socket is there a moment before anybody listens."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        return sock.connect_ex(control) == 0
 
 
 def _control(state, mesh, name):
@@ -73,7 +81,7 @@ def configure(topology, processes, state, ns):
         json.dump({name: public for name, (_, public) in keys.items()}, file)
     for name, member in mesh.members.items():
         control = _control(state, mesh, name)
-        netns.wait_until(lambda: os.path.exists(control), 5, f"{name}: wireguard-go to listen")
+        netns.wait_until(lambda: _listens(control), 5, f"{name}: wireguard-go to listen")
         _configure(control, mesh, name, keys)
         device = mesh.interface
         lines = [f"addr add {member['address']}/{mesh.prefix} dev {device}",

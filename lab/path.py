@@ -16,6 +16,7 @@ from . import netns
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4
 SO_TIMESTAMPNS = 35
+SO_RCVBUFFORCE = 33
 VXLAN_HEADERS = 8 + 8 + 14      # UDP, VXLAN, inner Ethernet
 
 
@@ -142,7 +143,7 @@ class Witness:
             with netns.entered(node.ns):
                 sock = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
             sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+            sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
             sock.setblocking(False)
             self.sockets[sock] = node.name
         self.packets = []

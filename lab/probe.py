@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from . import netns
 
 IP_RECVERR, IPV6_RECVERR, IP_MTU_DISCOVER = 11, 25, 10
+SO_RCVBUFFORCE = 33
 _GREETING = re.compile(r"pod=(\S+) peer=(\S+) pport=(\d+) local=(\S+) lport=(\d+)")
 
 
@@ -49,6 +50,7 @@ def open_socket(ns, proto, address, source=None, source_port=0):
         sock = socket.socket(_family(address), kind)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if kind == socket.SOCK_DGRAM:       # an ICMP error for any packet becomes an error here
+        sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 << 20)
         if sock.family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, IPV6_RECVERR, 1)
         else:
@@ -103,7 +105,7 @@ def _udp(sock, result, size, may_fragment):
     return line.decode()
 
 
-def probe(ns, proto, address, port, timeout=2.0, size=4, source=None, source_port=0,
+def probe(ns, proto, address, port, timeout=5.0, size=4, source=None, source_port=0,
           may_fragment=False):
     """Dials once from `ns`; never raises for what the network did."""
     result = Probe(proto, address, port)
@@ -146,7 +148,7 @@ def wait_pings(pairs, timeout):
             sock = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
         sock.setblocking(False)
         socks[sock] = (ns, address)
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout * netns.PATIENCE
     sequence = 0
     try:
         while socks:

@@ -28,6 +28,16 @@ def runs(pid, began):
     return began is not None and start_time(pid) == began
 
 
+def catches(pid, sig):
+    """Whether `pid` has a handler for the signal: until it has, the signal just ends it."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            caught = next(line for line in file if line.startswith("SigCgt:"))
+    except (OSError, StopIteration):
+        return False
+    return bool(int(caught.split()[1], 16) & 1 << sig - 1)
+
+
 def end_pids(pids, timeout=5):
     """SIGTERM, then SIGKILL for those that stay. `pids` maps pid to start time."""
     alive = {pid: began for pid, began in pids.items() if runs(pid, began)}
@@ -82,7 +92,10 @@ class Processes:
 
     def labels(self):
         """Everything ever started and not stopped."""
-        names = sorted(os.listdir(self.directory)) if os.path.isdir(self.directory) else []
+        try:
+            names = sorted(os.listdir(self.directory))
+        except FileNotFoundError:
+            names = []
         return [name.removesuffix(".json") for name in names]
 
     def running(self, label):

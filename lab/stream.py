@@ -74,13 +74,19 @@ class Stream:
             raise RuntimeError(f"the stream ended unserved: {self.last}")
         return self
 
+    def wait_change(self, count, timeout=5):
+        """The time at which the pod that answers was another for so many times, the first included."""
+        netns.wait_until(lambda: len(self.pod_changes) >= count, timeout,
+                         lambda: f"{count} pods to serve the stream: {self.pod_changes}")
+        return self.pod_changes[count - 1][0]
+
     def wait_pod(self, pod, timeout=5):
         """The time at which `pod` first answered."""
         def seen():
             return [time for time, name in list(self.pod_changes) if name == pod]
         return netns.wait_until(seen, timeout, f"{pod} to serve the stream")[0]
 
-    def stop(self, timeout=15):
+    def stop(self, timeout=60):
         """Ends the stream and returns its Report."""
         self.child.stdin.close()
         self.child.wait(timeout)

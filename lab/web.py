@@ -16,7 +16,7 @@ class Answer:
 
 class _Connection(http.client.HTTPConnection):
     def __init__(self, ns, address, port):
-        super().__init__(f"[{address}]" if ":" in address else address, port, timeout=3)
+        super().__init__(f"[{address}]" if ":" in address else address, port, timeout=10)
         self.ns, self.address = ns, address
 
     def connect(self):

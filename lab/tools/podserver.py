@@ -18,6 +18,8 @@ import time
 STEP = 0.01          # seconds between pushed messages
 SILENCE = 1.0        # a UDP peer silent for so long gets no more pushes
 BACKLOG = 64 << 20   # bytes a TCP peer may leave unread
+UNREAD = 16 << 20    # bytes of datagrams that wait while this process does: none is lost to a busy machine
+SO_RCVBUFFORCE = 33
 
 
 class Flow:
@@ -46,6 +48,8 @@ class Server:
         for kind, handle in ((socket.SOCK_STREAM, self.accept), (socket.SOCK_DGRAM, self.datagram)):
             sock = socket.socket(family, kind)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if kind == socket.SOCK_DGRAM:
+                sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, UNREAD)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.bind((address, port))

@@ -16,7 +16,10 @@ import time
 
 STEP = 0.01
 NOTABLE = 0.05        # silences longer than this are listed
-DRAIN = {"tcp": 3.0, "udp": 1.0}      # seconds to wait for the last answers
+DRAIN = 10.0          # seconds to wait for the last answers
+UNREAD = 16 << 20     # bytes that wait while this process does: none is lost to a busy machine
+SO_RCVBUFFORCE = 33
+SILENCE = 1.0         # UDP: after so long without any, those that are missing are lost
 
 
 class Stream:
@@ -36,6 +39,8 @@ class Stream:
         kind = socket.SOCK_STREAM if self.proto == "tcp" else socket.SOCK_DGRAM
         self.sock = socket.socket(family, kind)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.proto == "udp":
+            self.sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, UNREAD)
         if self.source_port:
             self.sock.bind(("", self.source_port))
         self.sock.settimeout(5)
@@ -118,14 +123,15 @@ class Stream:
 
     def drain(self):
         """Asks for the server's totals and waits for what is still on its way."""
-        patience = DRAIN[self.proto]
-        deadline = time.monotonic() + patience
-        asked = 0.0
-        while (now := time.monotonic()) < deadline:
-            if not self.totals and now - asked > (0.2 if self.proto == "udp" else patience):
+        began, asked, refused = time.monotonic(), 0.0, self.refused
+        while (now := time.monotonic()) < began + DRAIN:
+            if not self.totals and now - asked > (0.2 if self.proto == "udp" else DRAIN):
                 if self.transmit(b"STOP\n"):
                     asked = now
             if self.totals and self.echoed >= self.sent and self.pushes >= self.totals[1]:
+                return
+            if (self.proto == "udp" and now - max(began, self.last) > SILENCE
+                    and (self.totals or self.refused > refused)):
                 return
             if select.select([self.sock], [], [], 0.02)[0]:
                 self.receive()

@@ -39,10 +39,14 @@ def programs():
     return dict(line.split(" ", 1) for line in found.stdout.splitlines())
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def hold_port():
+    """A socket whose port nobody else gets while it is open: neither by asking for one that is free
+    nor for a connection. Who asks for it by number and lets addresses be used again, as Go does, may
+    listen on it."""
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return held
 
 
 def wait_for(condition, what, deadline=START_DEADLINE, interval=0.05):
@@ -61,7 +65,8 @@ class ApiServer:
         self.folder = Path(folder)
         self.arguments = arguments
         self.programs = programs()
-        self.port, self.etcd_port, self.peer_port = free_port(), free_port(), free_port()
+        self.held = [hold_port() for _ in range(3)]     # also while a server is away
+        self.port, self.etcd_port, self.peer_port = (held.getsockname()[1] for held in self.held)
         self.url = f"https://127.0.0.1:{self.port}"
         self.admin_token = secrets.token_hex(16)
         self.processes = {}
@@ -82,6 +87,8 @@ class ApiServer:
     def __exit__(self, *_):
         for name in reversed(list(self.processes)):
             self.stop(name)
+        for held in self.held:
+            held.close()
 
     # ---- certificates ----
 

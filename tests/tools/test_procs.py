@@ -2,11 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 
 import pytest
 
-from lab import procs
+from lab import procs, wait_until
 
 
 @pytest.fixture
@@ -37,3 +38,15 @@ def test_one_that_ended_before_it_was_recorded_does_not_run(processes, tmp_path)
     child.wait()
     (tmp_path / "true.json").write_text(json.dumps({"pid": child.pid, "start": None, "argv": []}))
     assert procs.Processes(str(tmp_path)).running("true") is None
+
+
+def test_who_has_a_handler_for_a_signal(processes):
+    child = processes.start("deaf", ["sleep", "60"])
+    assert not procs.catches(child.pid, signal.SIGTERM)
+    child = processes.start("hears", ["sh", "-c", "trap exit TERM; read line"],
+                            stdin=subprocess.PIPE)
+    wait_until(lambda: procs.catches(child.pid, signal.SIGTERM), 5, "the shell to listen")
+    assert not procs.catches(child.pid, signal.SIGHUP)
+    child.kill()
+    child.communicate()
+    assert not procs.catches(child.pid, signal.SIGTERM)
