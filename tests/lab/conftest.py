@@ -1,12 +1,8 @@
-"""One lab for the whole run; for each test an empty cluster and fresh agents.
+"""One lab for the whole run; for each test an empty cluster and fresh agents. See lab/fixtures.py for
+what the environment says: with LAB_SOURCE=folder each test has a folder of its own."""
 
-PORTOLAN_BIN names the program (default build/portolan), so that the same tests run with a
-sanitizer build. LAB_SOURCE says where the objects are: in a `folder` for each test (the default),
-or in a real API server for all (`kube`), where agents have the rights of the shipped roles alone.
-"""
-
+import contextlib
 import os
-import signal
 import sys
 
 import pytest
@@ -14,28 +10,17 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, ROOT)
 
-from lab import Folder, Kube, Lab, wait_until  # noqa: E402
+from lab import Folder, Kube, Lab, fixtures  # noqa: E402
+from lab.fixtures import binary, family  # noqa: E402, F401
 from lb_world import MODES, an_lb_world  # noqa: E402
-from proxy_world import FLAGS, a_proxy_world  # noqa: E402
+from proxy_world import a_proxy_world, one_test  # noqa: E402
 from world import a_world, agent_logs, leftovers, remove_leftovers  # noqa: E402
 
 
-SOURCE = os.environ.get("LAB_SOURCE", "folder")
-SOURCES = ("folder", "kube")
-
-
 def pytest_configure(config):
-    """A run that is told to end takes its lab down."""
-    if SOURCE not in SOURCES:
-        raise pytest.UsageError(f"LAB_SOURCE={SOURCE}: one of {', '.join(SOURCES)}")
-    for source in SOURCES:
-        config.addinivalue_line("markers", f"{source}_only(reason): there is nothing to ask with "
-                                           "another LAB_SOURCE")
+    fixtures.configure(config)
     config.addinivalue_line("markers", "overlay_only(mode, reason): there is nothing to ask with "
                                        "another of lb_world.MODES")
-    def interrupt(*_):
-        raise KeyboardInterrupt
-    signal.signal(signal.SIGTERM, interrupt)
 
 
 def other_overlay(item):
@@ -44,44 +29,21 @@ def other_overlay(item):
 
 
 def pytest_collection_modifyitems(config, items):
-    other = [item for item in items
-             if other_overlay(item) or any(item.get_closest_marker(f"{source}_only")
-                                           for source in SOURCES if source != SOURCE)]
-    config.hook.pytest_deselected(items=other)
-    items[:] = [item for item in items if item not in other]
-    if os.geteuid() != 0:
-        for item in items:
-            item.add_marker(pytest.mark.skip(reason="the lab needs root"))
-
-
-@pytest.fixture(scope="session")
-def binary():
-    path = os.environ.get("PORTOLAN_BIN", os.path.join(ROOT, "build", "portolan"))
-    if not os.access(path, os.X_OK):
-        pytest.skip(f"{path} is not built")
-    return os.path.abspath(path)
+    fixtures.leave_out(config, items,
+                       lambda item: other_overlay(item) or fixtures.of_another_source(item))
 
 
 @pytest.fixture(scope="session")
 def lab():
-    with Lab("three-nodes", name=f"{os.environ.get('LAB_NAME', 't')}{os.getpid()}") as lab:
+    with Lab("three-nodes", name=fixtures.instance_name()) as lab:
         yield lab
 
 
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory):
     """With what is shipped installed; None when objects are in a folder."""
-    if SOURCE != "kube":
-        yield None
-        return
-    sys.path.append(os.path.join(ROOT, "tests/api"))
-    from apiserver import ApiServer
-    with ApiServer(tmp_path_factory.mktemp("api")) as api:
-        for folder in ("deploy/crds", "deploy"):
-            api.kubectl("apply", "--server-side", "-k", os.path.join(ROOT, folder))
-        for plural in ("portmaps", "portmapclasses"):
-            path = f"/apis/kuport.wlz.li/v1alpha1/{plural}"
-            wait_until(lambda: api.call("GET", path)[0] == 200, 60, f"{path} to be served")
+    with fixtures.an_api_server(tmp_path_factory.mktemp("api"), "kuport.wlz.li/v1alpha1/portmaps",
+                                "kuport.wlz.li/v1alpha1/portmapclasses") as api:
         yield api
 
 
@@ -90,11 +52,8 @@ def kube(lab, api_server):
     """An API server in reach of the nodes; None without one."""
     if not api_server:
         return None
-    api = api_server
-    token = api.account_token("portolan-system", "portolan", seconds=12 * 3600)
-    lab.connect(api.port)
-    return Kube(api.port, api.file("ca.crt"), api.admin_token,
-                api.write_kubeconfig("agent", token=token))
+    lab.connect(api_server.port)
+    return Kube(*fixtures.agents_access(api_server))
 
 
 @pytest.fixture(scope="session")
@@ -125,21 +84,35 @@ def cluster(world):
     return world.start_agents()
 
 
-@pytest.fixture(scope="session")
-def proxy_lab(kube):
-    """The cluster of the service proxy's tests."""
-    with Lab("cluster", name=f"{os.environ.get('LAB_NAME', 't')}{os.getpid()}p") as lab:
+@pytest.fixture
+def serving(cluster):
+    """Near and far mappings for tcp and udp, IPv4 and IPv6: ports 3000 (a1) and 3010 (b1)."""
+    cluster.public()
+    for proto in ("tcp", "udp"):
+        cluster.expose(f"near-{proto}", ["a1"], proto, 3000, families=(4, 6))
+        cluster.expose(f"far-{proto}", ["b1"], proto, 3010, families=(4, 6))
+    return cluster
+
+
+@contextlib.contextmanager
+def a_connected_lab(topology, suffix, kube):
+    with Lab(topology, name=fixtures.instance_name(suffix)) as lab:
         if kube:
             lab.connect(kube.port)
         yield lab
 
 
 @pytest.fixture(scope="session")
+def proxy_lab(kube):
+    """The cluster of the service proxy's tests."""
+    with a_connected_lab("cluster", "p", kube) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="session")
 def weave_lab(kube):
     """Three nodes whose pods share an L2 overlay."""
-    with Lab("weave", name=f"{os.environ.get('LAB_NAME', 't')}{os.getpid()}w") as lab:
-        if kube:
-            lab.connect(kube.port)
+    with a_connected_lab("weave", "w", kube) as lab:
         yield lab
 
 
@@ -152,15 +125,7 @@ def proxy_of_module(proxy_lab, binary, source_at, tmp_path_factory):
 @pytest.fixture
 def proxy(proxy_of_module):
     """node-a with the service proxy, the usual flags and no Service; see proxy_world.py."""
-    world = proxy_of_module
-    world.lab.flush_conntrack()
-    yield world
-    world.clear()
-    world.agent.check_sanitizer()
-    if not world.agent.pid:
-        world.start()
-    elif world.flags != FLAGS:
-        world.restart()
+    yield from one_test(proxy_of_module)
 
 
 @pytest.fixture(scope="module", params=MODES)
@@ -186,11 +151,6 @@ def lb(lb_of_module):
     world.clear()
     for agent in world.agents():
         agent.check_sanitizer()
-
-
-@pytest.fixture(params=[4, 6], ids=["v4", "v6"])
-def family(request):
-    return request.param
 
 
 @pytest.hookimpl(hookwrapper=True)

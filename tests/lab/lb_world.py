@@ -11,10 +11,10 @@ import json
 from dataclasses import dataclass
 
 from dialler import Dialler
-from lab import services, wait_until
+from lab import wait_until
 from lab.services import NAMESPACE, Service
-from world import (TABLE, at_once, leftovers, links, remove_leftovers, routes, rules,
-                   table_text)
+from services_world import ServicesWorld
+from world import TABLE, at_once, links, nothing_left, routes, rules, table_text
 
 CLASS = "reweave.levk.dev/node-address"
 ADDRESSES, OVERLAY = "reweave.levk.dev/addresses", "reweave.levk.dev/weave"
@@ -53,7 +53,7 @@ MODES = {
 }
 
 
-class LbWorld(Dialler):
+class LbWorld(ServicesWorld, Dialler):
     client = {4: CLIENT}
 
     def __init__(self, lab, mode, binary, source):
@@ -67,10 +67,7 @@ class LbWorld(Dialler):
         self.flags = None
         self.services = []
         self.numbers = itertools.count(1)
-        self.barriers = itertools.count(20000)
-        self.objects.namespace(NAMESPACE)
-        self.objects.put("networking.k8s.io/v1", "ServiceCIDR", "kubernetes", {
-            "spec": {"cidrs": list(services.SERVICE_RANGE.values())}})
+        self.put_cluster()
         for node in lab.nodes():
             self.objects.node(node.name, lab.internal_ip(node.name))
         for host, via in mode.behind[self.a]:
@@ -130,34 +127,11 @@ class LbWorld(Dialler):
 
         A Service with new ports and slices for them, written last, is dialled until b1 and c1 answer.
         """
-        # Names that were not there before, so that slices of before do not do.
-        ports = {pod: {"name": f"p{port}", "protocol": "TCP", "port": port, "targetPort": 8080}
-                 for pod, port in (("b1", next(self.barriers)), ("c1", next(self.barriers)))}
-        self.objects.put("v1", "Service", "barrier", {"spec": {
-            "clusterIP": "10.96.255.1", "clusterIPs": ["10.96.255.1"], "ipFamilies": ["IPv4"],
-            "ipFamilyPolicy": "SingleStack", "ports": list(ports.values()),
-            **held(HELD)}}, NAMESPACE)
-        for name, port in ports.items():
-            pod = self.lab.pod(name)
-            self.objects.put("discovery.k8s.io/v1", "EndpointSlice", f"barrier-{pod.name}", {
-                "addressType": "IPv4",
-                "endpoints": [{"addresses": [pod.address()], "nodeName": pod.node}],
-                "ports": [{"name": port["name"], "protocol": "TCP", "port": 8080}]},
-                NAMESPACE, {"kubernetes.io/service-name": "barrier"})
-        for name, port in ports.items():
-            def served(number=port["port"]):
+        for name, port in self.put_barrier("b1", "c1", **held(HELD)).items():
+            def served(number=port):
                 self.check_alive()
                 return self.lab.probe("tcp", HELD, number, timeout=0.1).answered
             wait_until(served, timeout, lambda pod=name: f"{pod} to be served")
-
-    def clear(self):
-        """Takes a test's Services away."""
-        for service in self.services:
-            with contextlib.suppress(FileNotFoundError, KeyError):
-                service.delete()
-            with contextlib.suppress(FileNotFoundError, KeyError):
-                service.delete_endpoints()
-        self.services.clear()
 
     def close(self):
         def end(agent):
@@ -185,13 +159,6 @@ class LbWorld(Dialler):
         svc.put()
         self.endpoints(svc, *pods, settle=settle)
         return svc
-
-    def endpoints(self, svc, *pods, settle=True, **options):
-        found = [(self.lab.pod(pod[0]), pod[1]) if isinstance(pod, tuple) else self.lab.pod(pod)
-                 for pod in pods]
-        svc.endpoints(*found, **options)
-        if settle:
-            self.settle()
 
     def delete(self, svc):
         svc.delete()
@@ -263,7 +230,7 @@ class LbWorld(Dialler):
 
     def events(self, reason):
         """[(kind and name of what they are about, message)] of Events; an API server has them."""
-        listed = self.source.objects.client("GET", "/apis/events.k8s.io/v1/events")["items"]
+        listed = self.source.client("GET", "/apis/events.k8s.io/v1/events")["items"]
         return [(f"{event['regarding']['kind']} {event['regarding']['name']}", event["note"])
                 for event in listed if event["reason"] == reason]
 
@@ -284,17 +251,14 @@ def rules_of(node):
 @contextlib.contextmanager
 def an_lb_world(lab, mode, binary, source):
     """Its agents must end cleanly and cleanup must leave nothing."""
-    lab.flush_conntrack()
-    world = LbWorld(lab, mode, binary, source)
-    try:
-        world.start()
-        yield world
-        world.stop()
-        for agent in world.agents():
-            agent.check_sanitizer()
-    finally:
-        world.close()
-        left = leftovers(lab)
-        if left:
-            remove_leftovers(lab)
-    assert left == {}, "cleanup left something behind"
+    with nothing_left(lab):
+        lab.flush_conntrack()
+        world = LbWorld(lab, mode, binary, source)
+        try:
+            world.start()
+            yield world
+            world.stop()
+            for agent in world.agents():
+                agent.check_sanitizer()
+        finally:
+            world.close()

@@ -11,11 +11,12 @@ import os
 import yaml
 
 from dialler import Dialler
-from lab import services, wait_until
+from lab import wait_until
 from lab.manifests import write_atomically
-from lab.services import NAMESPACE, Service
+from lab.services import Service
 from lab.web import fetch
-from world import TABLE, leftovers, remove_leftovers, table_text
+from services_world import BARRIER, ServicesWorld
+from world import TABLE, nothing_left, table_text
 
 NODE = {"node-a": {4: "203.0.113.9", 6: "2001:db8:113::9"},
         "node-b": {4: "203.0.113.137", 6: "2001:db8:114::9"}}
@@ -29,10 +30,9 @@ LOOPBACK = {4: "127.0.0.1", 6: "::1"}
 POD_RANGES = "10.244.0.0/16,fd00:10:244::/48"
 FLAGS = ("--features", "serviceproxy", "--cluster-cidr", POD_RANGES)
 PROTOCOLS = ("tcp", "udp")
-BARRIER = "10.96.255.1"
 
 
-class ProxyWorld(Dialler):
+class ProxyWorld(ServicesWorld, Dialler):
     client = CLIENT
 
     def __init__(self, lab, binary, source):
@@ -44,12 +44,9 @@ class ProxyWorld(Dialler):
         self.flags = None
         self.services = []
         self.numbers = iter(range(1, 250))
-        self.barriers = iter(range(1024, 65536))
-        self.objects.namespace(NAMESPACE)
+        self.put_cluster()
         for name in NODE:
             self.node(name)
-        self.objects.put("networking.k8s.io/v1", "ServiceCIDR", "kubernetes", {
-            "spec": {"cidrs": list(services.SERVICE_RANGE.values())}})
 
     def node(self, name, zone=None, taints=()):
         """The Node object; in the zone of its own name unless another is said."""
@@ -89,27 +86,23 @@ class ProxyWorld(Dialler):
 
     def restart(self, *flags):
         """Ends it and starts it, perhaps with other flags, over what it left in the kernel."""
-        code = self.agent.stop()
-        assert code == 0, f"SIGTERM: {code}:\n{self.agent.log()[-4000:]}"
+        self.stop()
         return self.start(*flags)
+
+    def stop(self):
+        """Unless a test has; one that has ended by itself is a fault."""
+        code = self.agent.stop()
+        assert code in (0, None), f"SIGTERM: {code}:\n{self.agent.log()[-4000:]}"
+
+    def flush_conntrack(self):
+        self.lab.flush_conntrack()
 
     def settle(self, timeout=5):
         """Waits until the kernel serves everything written so far.
 
         A Service with a new port and a slice for it, written last, are dialled until a pod answers.
         """
-        port = next(self.barriers)
-        ports = [{"name": f"p{port}", "protocol": "TCP", "port": port, "targetPort": 8080}]
-        self.objects.put("v1", "Service", "barrier", {
-            "spec": {"clusterIP": BARRIER, "clusterIPs": [BARRIER], "ipFamilies": ["IPv4"],
-                     "ipFamilyPolicy": "SingleStack", "ports": ports}}, NAMESPACE)
-        pod = self.lab.pod("a1")
-        self.objects.put("discovery.k8s.io/v1", "EndpointSlice", "barrier", {
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": [pod.address()], "nodeName": pod.node,
-                           "conditions": {"ready": True}}],
-            "ports": [{"name": f"p{port}", "protocol": "TCP", "port": 8080}]},
-            NAMESPACE, {"kubernetes.io/service-name": "barrier"})
+        (port,) = self.put_barrier("a1").values()
 
         def served():
             assert self.agent.returncode is None, (
@@ -117,15 +110,6 @@ class ProxyWorld(Dialler):
             return self.lab.probe("tcp", BARRIER, port, source="a2", timeout=0.1).answered
         wait_until(served, timeout, lambda: "the kernel to hold what was written last; the agent "
                    f"said:\n{self.agent.log()[-3000:]}")
-
-    def clear(self):
-        """Takes a test's Services away, and what it changed of the rest."""
-        for service in self.services:
-            with contextlib.suppress(FileNotFoundError, KeyError):
-                service.delete()
-            with contextlib.suppress(FileNotFoundError, KeyError):
-                service.delete_endpoints()
-        self.services.clear()
 
     def close(self):
         self.agent.kill()
@@ -165,14 +149,6 @@ class ProxyWorld(Dialler):
         if settle:
             self.settle()
         return svc
-
-    def endpoints(self, svc, *pods, settle=True, **options):
-        """The Service's slices become these pods, by name or (name, {"conditions": ...})."""
-        found = [(self.lab.pod(pod[0]), pod[1]) if isinstance(pod, tuple) else self.lab.pod(pod)
-                 for pod in pods]
-        svc.endpoints(*found, **options)
-        if settle:
-            self.settle()
 
     def fetch(self, address, port, path="/", source="node-a"):
         return fetch(self.place(source).ns, address, port, path)
@@ -214,20 +190,33 @@ def _flat(element):
 
 
 @contextlib.contextmanager
-def a_proxy_world(lab, binary, source):
-    """Its agent must end cleanly and cleanup must leave nothing."""
-    lab.flush_conntrack()
-    world = ProxyWorld(lab, binary, source)
+def serving(world):
+    """From the start of its agent to its end, which must be clean."""
+    world.lab.flush_conntrack()
     try:
         world.start()
         yield world
-        if world.agent.pid:
-            code = world.agent.stop()
-            assert code == 0, f"SIGTERM: {code}:\n{world.agent.log()[-4000:]}"
+        world.stop()
         world.agent.check_sanitizer()
     finally:
         world.close()
-        left = leftovers(lab)
-        if left:
-            remove_leftovers(lab)
-    assert left == {}, "cleanup left something behind"
+
+
+def one_test(world):
+    """A fixture's part for each test of a module: no Service, the usual flags, before and after."""
+    world.flush_conntrack()
+    yield world
+    world.clear()
+    world.agent.check_sanitizer()
+    assert world.agent.returncode is None, f"it ended by itself:\n{world.agent.log()[-4000:]}"
+    if not world.agent.pid:
+        world.start()
+    elif world.flags != FLAGS:
+        world.restart()
+
+
+@contextlib.contextmanager
+def a_proxy_world(lab, binary, source):
+    """Cleanup must leave nothing."""
+    with nothing_left(lab), serving(ProxyWorld(lab, binary, source)) as world:
+        yield world

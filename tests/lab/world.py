@@ -160,17 +160,27 @@ def agent_logs(lab):
 @contextlib.contextmanager
 def a_world(lab, binary, source):
     """A World whose agents must end cleanly and whose cleanup must leave nothing."""
-    lab.flush_conntrack()
-    world = World(lab, binary, source)
+    with nothing_left(lab):
+        lab.flush_conntrack()
+        world = World(lab, binary, source)
+        try:
+            yield world
+            world.check_agents()
+        except BaseException:       # pytest shows what was printed
+            for title, text in agent_logs(lab):
+                print(f"--- {title}\n{text}")
+            raise
+        finally:
+            world.close()
+
+
+@contextlib.contextmanager
+def nothing_left(lab):
+    """After the block nothing of ours is on any node."""
+    left = {}
     try:
-        yield world
-        world.check_agents()
-    except BaseException:       # pytest shows what was printed
-        for title, text in agent_logs(lab):
-            print(f"--- {title}\n{text}")
-        raise
+        yield
     finally:
-        world.close()
         left = leftovers(lab)
         if left:
             remove_leftovers(lab)

@@ -18,19 +18,21 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # Deadlines are there to end what hangs. Here all there is shares one slow processor.
 os.environ.setdefault("LAB_PATIENCE", "5")
 sys.path[:0] = [ROOT, os.path.join(ROOT, "tests/lab")]
-pytest.register_assert_rewrite("proxy_world", "ipvs_world", *(
+pytest.register_assert_rewrite("proxy_world", "services_world", "ipvs_world", *(
     f"test_serviceproxy_{name}" for name in ("cluster_ip", "external", "selection", "conntrack",
                                              "health", "kinds")))
 
-from lab import Folder, Lab  # noqa: E402
-from ipvs_world import FLAGS, NO_RULES, an_ipvs_world, restore_rules  # noqa: E402
+from lab import Folder, Lab, fixtures  # noqa: E402
+from lab.fixtures import binary, family  # noqa: E402, F401
+from ipvs_world import NO_RULES, an_ipvs_world, restore_rules  # noqa: E402
+from proxy_world import one_test  # noqa: E402
 
 MODULES = ("ip_vs", "dummy", "8021q", "br_netfilter")
 SIGNS = ("/proc/net/ip_vs", "/proc/net/vlan", "/proc/sys/net/bridge")
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "folder_only(reason): of the modules tests are taken from")
+    fixtures.configure(config)
     config.addinivalue_line("markers", "nftables: needs a kernel that has nftables as well")
     config.addinivalue_line("markers", "no_nftables: needs one that has not")
     subprocess.run(["modprobe", "-qa", *MODULES], check=False)      # they may be built in
@@ -43,22 +45,12 @@ def pytest_collection_modifyitems(config, items):
     """What needs nftables beside IPVS is asked where there are both."""
     lacks = subprocess.run(["nft", "--check", "add table inet probe"], capture_output=True).returncode
     marker = "nftables" if lacks else "no_nftables"
-    other = [item for item in items if item.get_closest_marker(marker)]
-    config.hook.pytest_deselected(items=other)
-    items[:] = [item for item in items if item not in other]
-
-
-@pytest.fixture(scope="session")
-def binary():
-    path = os.environ.get("PORTOLAN_BIN", os.path.join(ROOT, "build", "portolan"))
-    if not os.access(path, os.X_OK):
-        pytest.skip(f"{path} is not built")
-    return os.path.abspath(path)
+    fixtures.leave_out(config, items, lambda item: item.get_closest_marker(marker))
 
 
 @pytest.fixture(scope="session")
 def proxy_lab():
-    with Lab("cluster", name=f"{os.environ.get('LAB_NAME', 't')}{os.getpid()}v") as lab:
+    with Lab("cluster", name=fixtures.instance_name("v")) as lab:
         restore_rules(lab.ns("node-a"), NO_RULES, NO_RULES)     # tables come with their first use
         yield lab
 
@@ -73,20 +65,7 @@ def proxy_of_module(proxy_lab, binary, tmp_path_factory):
 @pytest.fixture
 def proxy(proxy_of_module):
     """node-a with the service proxy on IPVS, the usual flags and no Service; see ipvs_world.py."""
-    world = proxy_of_module
-    world.flush_conntrack()
-    yield world
-    world.clear()
-    world.agent.check_sanitizer()
-    if not world.agent.pid:
-        world.start()
-    elif world.flags != FLAGS:
-        world.restart()
-
-
-@pytest.fixture(params=[4, 6], ids=["v4", "v6"])
-def family(request):
-    return request.param
+    yield from one_test(proxy_of_module)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from lab import netns, pods, wait_until
 from lab.services import NAMESPACE
-from proxy_world import BARRIER, POD_RANGES, ProxyWorld
+from proxy_world import BARRIER, POD_RANGES, ProxyWorld, serving
 
 MODE = ("--proxy-mode", "ipvs", "--iptables-mode", "legacy")
 FLAGS = ("--features", "serviceproxy", "--cluster-cidr", POD_RANGES)
@@ -211,12 +211,6 @@ class IpvsWorld(ProxyWorld):
         return self.host.run(self.binary, "cleanup", "--state-dir", self.agent.state_dir,
                              *arguments).stdout
 
-    def close(self):
-        self.agent.kill()
-        self.host.run(self.binary, "cleanup", "--state-dir", self.agent.state_dir, check=False)
-        self.agent.clear_log()
-        self.source.clear()
-
 
 def without_barrier(found):
     """Servers, elements or addresses without the Service that tests wait by."""
@@ -227,17 +221,9 @@ def without_barrier(found):
 
 @contextlib.contextmanager
 def an_ipvs_world(lab, binary, source):
-    """Its agent must end cleanly and cleanup must leave nothing."""
-    lab.flush_conntrack()
+    """Cleanup must leave nothing."""
     before = read_kernel(lab.ns("node-a"))
-    world = IpvsWorld(lab, binary, source)
-    try:
-        world.start()
+    with serving(IpvsWorld(lab, binary, source)) as world:
         yield world
-        if world.agent.pid:
-            code = world.agent.stop()
-            assert code == 0, f"SIGTERM: {code}:\n{world.agent.log()[-4000:]}"
-    finally:
-        world.close()
     after = read_kernel(lab.ns("node-a"))
     assert after.ours() == before.ours(), "cleanup left something behind"

@@ -5,7 +5,6 @@ sockets on them, this kernel having no nftables. Nor does it masquerade: the rou
 """
 
 import errno
-import os
 import socket
 import struct
 import subprocess
@@ -13,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from lab import netns
+from lab import fixtures, netns
 from lab.links import LINKS, PORT, WORLD, LinksLab
 from lab.netns import wait_until
 
@@ -98,7 +97,7 @@ class VlanLab(LinksLab):
 
 @pytest.fixture(scope="module")
 def lab(binary):
-    lab = VlanLab(f"{os.environ.get('LAB_NAME', 'n')}{os.getpid()}")
+    lab = VlanLab(fixtures.instance_name("n"))
     try:
         with lab:
             lab.put_sample("hybrid")
