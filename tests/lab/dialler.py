@@ -18,7 +18,7 @@ class Dialler:
         """A pod or a host."""
         return Host(self.lab, f"pod-{source}") if source in self.lab.pods else self.lab.host(source)
 
-    def dial(self, source, proto, address, port, timeout=2.0, source_address=None, **options):
+    def dial(self, source, proto, address, port, timeout=5.0, source_address=None, **options):
         """From a pod, a host, or from the outside `client`, by the first of its addresses."""
         if source == "client":
             source_address = source_address or self.client[6 if ":" in address else 4]
@@ -35,14 +35,15 @@ class Dialler:
         return found
 
     def refused(self, source, proto, address, port, **options):
-        """At once; the fastest of a few is judged, this machine has other things to do."""
+        """At once, not after a first packet was sent again; the fastest of a few is judged, this machine
+        has other things to do."""
         tries = []
-        for _ in range(3):
+        for _ in range(5):
             tries.append(self.dial(source, proto, address, port, **options))
             # A node's own datagram does not even leave it.
             assert tries[-1].error == "refused" or (
                 proto == "udp" and source in self.lab.topology.nodes() and _not_permitted(tries[-1])), tries
-            if tries[-1].seconds < 0.1:
+            if tries[-1].seconds < 0.25:
                 return
         raise AssertionError(f"refused, but late: {tries}")
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from lab import Lab, mesh
+from lab import Lab, mesh, procs
 
 EDGE, EDGE6 = "203.0.113.9", "2001:db8:113::9"
 CLIENT = "198.51.100.7"
@@ -139,8 +139,9 @@ def test_two_instances_do_not_meet_and_down_leaves_nothing(lab):
         assert other.probe("tcp", other.pod("a1").address(), 8080, source="edge-a").pod == "a1"
         state, namespace = other.state, other.ns("edge-a")
         pids = [other.processes.running(label) for label in other.processes.labels()]
+        began = {pid: procs.start_time(pid) for pid in pids}
     assert not os.path.exists(state) and not os.path.exists(f"/run/netns/{namespace}")
-    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+    assert all(began.values()) and not [pid for pid in pids if procs.runs(pid, began[pid])]
     assert lab.probe("tcp", lab.pod("a1").address(), 8080, source="edge-a").pod == "a1"
 
 

@@ -87,7 +87,7 @@ def test_the_masquerade_of_the_pods_node_takes_bridged_packets_too(weave):
     node.sysctl("net.bridge.bridge-nf-call-iptables", 1)
     stream = weave.stream("udp", EDGE, 3000)
     try:
-        wait_until(lambda: any("dst=10.32.2.1 " in f"{line} " for line in node.conntrack()), 3,
+        wait_until(lambda: any("dst=10.32.2.1 " in f"{line} " for line in node.conntrack()), 5,
                    lambda: f"a translated source: {node.conntrack()}")
     finally:
         stream.stop()

@@ -39,7 +39,7 @@ def test_client_is_seen_under_every_masquerade(lab, shown, style, port, pod):
 
 @pytest.mark.parametrize("port, pod", [(3000, "a1"), (3010, "b1")])
 def test_large_transfers_arrive_whole(lab, shown, port, pod):
-    shown.sees_client("tcp", scenario.EDGE, port, pod, size=3_000_000, timeout=10)
+    shown.sees_client("tcp", scenario.EDGE, port, pod, size=3_000_000, timeout=30)
     shown.sees_client("udp", scenario.EDGE, port, pod, size=8000, may_fragment=True)
 
 

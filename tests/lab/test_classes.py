@@ -92,8 +92,10 @@ def test_an_interface_that_is_missing_and_then_appears(cluster):
     cluster.portmap("web", "tcp", 3000)
     wait_until(lambda: "lan0" in cluster.refused_with("web", "Programmed", "NodeNotReady"), 5,
                "the message to name the interface")
-    row = cluster.status.node_row("public", "edge-a")
-    assert row["ready"] is False and row["message"] == "interface lan0 not present"
+    def row():
+        found = cluster.status.node_row("public", "edge-a")
+        return found.get("ready"), found.get("message")
+    wait_until(lambda: row() == (False, "interface lan0 not present"), 5, lambda: f"its row: {row()}")
     edge.add_link("lan0", ["192.0.2.65/28"], "client", "lan", ["192.0.2.66/28"])
     try:
         cluster.programmed("web")
@@ -130,9 +132,9 @@ def test_a_nodes_internal_ip_changes(cluster):
     try:
         cluster.objects.node("worker-b", new)
         wait_until(lambda: [link["remote"] for link in links(lab.node("edge-a")).values()] == [new],
-                   3, lambda: f"the link to lead to {new}: {links(lab.node('edge-a'))}")
+                   5, lambda: f"the link to lead to {new}: {links(lab.node('edge-a'))}")
         wait_until(lambda: [link["local"] for link in links(worker).values()] == [new],
-                   3, lambda: f"the link to start at {new}: {links(worker)}")
+                   5, lambda: f"the link to start at {new}: {links(worker)}")
         cluster.sees_client("tcp", EDGE, 3000, "b1")
         report = stream.stop()
         assert report.nothing_lost, report
@@ -172,7 +174,7 @@ def test_the_end_with_the_smaller_mtu_decides(cluster, node):
 
 
 def large_transfers(cluster):
-    cluster.sees_client("tcp", EDGE, 3000, "b1", size=1_000_000, timeout=10)
+    cluster.sees_client("tcp", EDGE, 3000, "b1", size=1_000_000, timeout=30)
     cluster.wait_answer("udp", EDGE, 3000, "b1", size=1400, may_fragment=True)
 
 

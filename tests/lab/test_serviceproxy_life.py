@@ -52,7 +52,7 @@ def restarted_in_a_loop(proxy, how):
     streams = [stream for family in (4, 6) for stream in streams_of(proxy, svc, family)]
     hammers = hammers_of(proxy, svc)
     end, ends = time.monotonic() + KILL_SECONDS, 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or ends < KILL_SECONDS:
         how(proxy)
         ends += 1
         for (source, family), pod in chosen.items():
@@ -63,7 +63,6 @@ def restarted_in_a_loop(proxy, how):
     wrong = [connect for connect in connects if connect.error or connect.again]
     assert len(connects) > 100 * KILL_SECONDS / 10 and not wrong, (len(connects), wrong[:10])
     assert {connect.pod for connect in connects} == {"a1", "b1"}
-    assert ends >= KILL_SECONDS, ends
 
 
 def test_row_47_killed_in_a_loop_nothing_is_dropped(proxy):
@@ -98,8 +97,9 @@ def test_row_47_stale_objects_go_at_the_first_pass(proxy, family):
                and one.external(family) not in text, 5, "what is stale to be gone")
     again = proxy.table()
     proxy.agent.kill()
+    proxy.agent.clear_log()
     proxy.agent.restart()
-    wait_until(lambda: proxy.agent.log().count("event=starting") > 1, 5, "it to start")
+    wait_until(lambda: healthy(proxy), 5, "it to have had its first pass")
     assert {line for line in proxy.table().splitlines()} == set(again.splitlines())
 
 

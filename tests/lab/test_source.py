@@ -77,7 +77,8 @@ def test_an_agent_that_starts_with_a_bad_file_takes_nothing_away(cluster):
     agent.wait_log(os.path.basename(path))
 
     def ready():
-        return cluster.lab.node("edge-a").run("curl", "-s", "127.0.0.1:10266/readyz").stdout
+        return cluster.lab.node("edge-a").run("curl", "-s", "127.0.0.1:10266/readyz",
+                                              check=False).stdout
     wait_until(lambda: re.search(re.escape(os.path.basename(path)) + r":\d+:\d+", ready()), 5,
                "/readyz to name the file")
     cluster.sees_client("tcp", EDGE, 3000, "a1")

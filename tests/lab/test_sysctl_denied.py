@@ -21,7 +21,7 @@ def test_ipv4_answers_and_ipv6_refuses_where_forwarding_cannot_be_set(world, lab
         lab.agent("edge-a").start(str(wrapper), world.source)
         world.public()
         world.expose("web", ["a1"], "tcp", 3000, families=(4, 6))
-        wait_until(lambda: "IPv6" in world.status.node_row("public", "edge-a").get("message", ""), 2,
+        wait_until(lambda: "IPv6" in world.status.node_row("public", "edge-a").get("message", ""), 5,
                    "the node's row to name IPv6")
         probe = lab.probe("tcp", EDGE, 3000)
         assert (probe.answered, probe.peer) == (True, CLIENT)

@@ -13,6 +13,7 @@ from lab.probe import open_socket
 from proxy_world import NODE_A
 from test_serviceproxy_conntrack import (  # noqa: F401
     PORT,
+    lasting,
     only_stale_udp_entries_are_deleted,
     test_row_33_udp_follows_when_its_endpoint_is_removed,
     test_row_33_udp_follows_when_its_endpoint_is_replaced,
@@ -28,7 +29,7 @@ def addresses_of(svc, family):
             "node": (NODE_A[family], PORT)}
 
 
-def test_row_35_only_stale_udp_entries_are_deleted(proxy, family):
+def test_row_35_only_stale_udp_entries_are_deleted(proxy, lasting, family):  # noqa: F811
     """TCP's go with their connections of IPVS, which row 36 is about."""
     only_stale_udp_entries_are_deleted(proxy, family)
 
