@@ -8,8 +8,8 @@ import time
 import pytest
 
 from lab import promptly, seconds_until, wait_until
-from lab.elements import Elements, key_of
 from lab.hammer import Hammer
+from lab.nft_events import Elements, key_of
 from lb_world import (ADDRESSES, CLIENT, HELD, OVERLAY, PROTOCOLS, SPARE, rules_of)
 
 PUBLISHED = {"edge-a": {"weave": "203.0.113.9", "vxlan": "100.64.93.1,203.0.113.9"},
@@ -89,7 +89,7 @@ def test_an_address_that_moves_is_served_again_within_a_second(lb, pod):
         svc = lb.service(pod, address=SPARE)
         for proto in PROTOCOLS:
             lb.wait_served("client", proto, SPARE, svc.port, pod)
-        heard = Elements({letter: lb.node(letter) for letter in "ab"}, "service4",
+        heard = Elements({letter: lb.node(letter).ns for letter in "ab"}, "service4",
                          key_of(SPARE, "tcp", svc.port))
         took = []
         for there, gone in (("b", "a"), ("a", "b"), ("b", "a")):

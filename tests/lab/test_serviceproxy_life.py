@@ -11,6 +11,7 @@ import pytest
 
 from lab import wait_until
 from lab.hammer import Hammer
+from lab.nft_events import NftEvents
 from proxy_world import NODE_A, PROTOCOLS
 
 pytestmark = pytest.mark.folder_only("the objects mean the same wherever they come from")
@@ -112,15 +113,14 @@ def test_row_47_a_restart_changes_nothing(proxy):
         return [line for line in text.splitlines() if "expires" not in line]
 
     before = listing()
-    watcher = proxy.host.popen("nft", "monitor")
+    ruleset = NftEvents({"node-a": proxy.host.ns})
     assert proxy.agent.stop() == 0
     assert listing() == before
     proxy.agent.clear_log()
     proxy.agent.restart()
     wait_until(lambda: healthy(proxy), 5, "it to have had its first pass")
-    watcher.terminate()
     assert listing() == before
-    assert watcher.communicate()[0] == ""
+    assert ruleset.stop() == []
 
 
 def healthy(proxy):

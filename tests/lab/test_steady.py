@@ -8,6 +8,7 @@ import time
 import pytest
 
 from lab import wait_until
+from lab.nft_events import NftEvents
 
 QUIET = 3.0     # seconds to watch
 SETTLED = 4.0   # an Event is made of a fault that has lasted three
@@ -70,15 +71,15 @@ def test_it_asks_the_api_server_nothing(settled):
 
 
 def test_it_changes_nothing_in_the_kernel(settled, lab):
-    """`nft monitor` and `ip monitor` stay silent."""
-    watchers = [(node, node.popen(*command)) for node in lab.nodes()
-                for command in (["nft", "monitor"], ["ip", "-ts", "monitor", "link", "address",
-                                                     "route", "rule"])]
+    """It tells of no change in nftables, and `ip monitor` stays silent."""
+    rulesets = NftEvents({node.name: node.ns for node in lab.nodes()})
+    watchers = [(node, node.popen("ip", "-ts", "monitor", "link", "address", "route", "rule"))
+                for node in lab.nodes()]
     time.sleep(QUIET)
     for _, watcher in watchers:
         watcher.terminate()
     said = [(node.name, text) for node, watcher in watchers if (text := watcher.communicate()[0])]
-    assert said == []
+    assert said == [] and rulesets.stop() == []
 
 
 def test_it_sends_nothing_to_the_kernel(settled):
@@ -107,12 +108,11 @@ def test_it_sends_nothing_to_the_kernel(settled):
 def test_a_change_that_means_nothing_sends_nothing(settled, lab, change):
     """The same content again, and content that no decision depends on."""
     node = lab.node("edge-a")
-    watcher = node.popen("nft", "monitor")
+    ruleset = NftEvents({node.name: node.ns})
     mapping = ("PortMap", "near-tcp", "games")
     if change == "touch":
         os.utime(settled.objects.path(*mapping))
     else:
         settled.objects.put_again(*mapping, labels={"a": "b"} if change == "label" else None)
     time.sleep(0.5)     # nothing may happen for a while
-    watcher.terminate()
-    assert watcher.communicate()[0] == ""
+    assert ruleset.stop() == []
