@@ -41,7 +41,8 @@ enum nft_set {
     NFT_TARGETRANGE4, /* flow with a port interval : ip (ports kept) */
     NFT_TARGETRANGE6,
     NFT_REPLYMARK4, /* dialled address : mark its replies carry: our end of a link and the link's
-                       mark, or an address of this node and EDGE_MARK */
+                       mark, or an address of this node and EDGE_MARK or
+                       EDGE_MARK_BASE | a traffic class's table */
     NFT_REPLYMARK6,
 
     NFT_SERVICE4, /* service : its class */

@@ -562,6 +562,41 @@ static void nobody_is_answered_at_an_address_of_ones_own(void **state)
     }
 }
 
+/* ---- others' rules ---- */
+
+/* Packets without a mark pass by 102 to 104, unless a rule of others is there (or at 101, behind it). */
+static void no_rule_of_others_is_passed_by(void **state)
+{
+    (void)state;
+    static const struct {
+        uint8_t family;
+        uint32_t priority;
+        bool skips;
+    } cases[] = { { IP_V4, 100, true },
+                  { IP_V4, 101, false },
+                  { IP_V4, 104, false },
+                  { IP_V4, 105, true },
+                  { IP_V6, 102, true } };
+    struct bench b;
+    begin(&b, "a");
+    assert_true(plan_needs_rules(&b.options));
+    put_node(&b, "a", "", OVERLAY_A);
+    put_node(&b, "b", "192.0.2.2", OVERLAY_B);
+    put_service(&b, "web", "192.0.2.2", "");
+    plan(&b);
+    assert_says(&b, "rule IPv4 101: fwmark 0x0/0xff000000 goto 105\n");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct host_rule rule = { cases[i].family, cases[i].priority, .text = "" };
+        b.host.rules = &rule;
+        b.host.n_rules = 1;
+        b.host_changed = true;
+        plan(&b);
+        if (says(&b, "goto 105\n") != cases[i].skips || says(&b, " nop\n") != cases[i].skips)
+            fail_msg("a rule at %u: %s", cases[i].priority, buf_str(&b.text));
+    }
+    end(&b);
+}
+
 /* ---- without the feature ---- */
 
 static void what_was_published_is_taken_back_once(void **state)
@@ -605,6 +640,7 @@ int main(void)
         cmocka_unit_test(there_are_249_marks),
         cmocka_unit_test(a_holder_without_overlay_has_no_mark),
         cmocka_unit_test(nobody_is_answered_at_an_address_of_ones_own),
+        cmocka_unit_test(no_rule_of_others_is_passed_by),
         cmocka_unit_test(what_was_published_is_taken_back_once),
     };
     return cmocka_run_group_tests_name("load balancer", tests, NULL, NULL);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "model/names.h"
 #include "plan/internal.h"
 #include "plan/plan_text.h"
 #include "source/codec.h"
@@ -34,22 +35,29 @@ static void look(struct bench *b)
     store_snapshot(b->store, &b->snap);
 }
 
-static void load(struct bench *b, const char *name, const char *node)
+/* `own`: the case's folder where it has a file of hosts, else "". */
+static void load_with(struct bench *b, const struct plan_options *options, const char *name,
+                      const char *own, const char *node)
 {
     char path[1024];
     struct err err;
     memset(b, 0, sizeof(*b));
     b->store = store_new();
-    b->planner = planner_new(&plan_options_default);
+    b->planner = planner_new(options);
     struct source_sink sink = { .user = b->store, .upsert = upsert, .note = note };
     snprintf(path, sizeof(path), "%s/../golden/%s/cluster.yaml", getenv("UNIT_DATA"), name);
     if (codec_load_file(path, &sink, &err))
         fail_msg("%s", err.text);
-    snprintf(path, sizeof(path), "%s/../golden/hosts.yaml", getenv("UNIT_DATA"));
+    snprintf(path, sizeof(path), "%s/../golden/%shosts.yaml", getenv("UNIT_DATA"), own);
     if (host_decode_file(path, node, &b->mem, &b->host, &err))
         fail_msg("%s", err.text);
     b->snap = (struct snapshot){ .node = node, .host = &b->host, .now = 1767355200 };
     look(b);
+}
+
+static void load(struct bench *b, const char *name, const char *node)
+{
+    load_with(b, &plan_options_default, name, "", node);
 }
 
 static void unload(struct bench *b)
@@ -285,6 +293,36 @@ static void a_slot_is_free_when_the_older_link_goes(void **state)
     unload(&b);
 }
 
+/* How many rules lead answers by the class's table, and that of main's nearer routes. */
+static unsigned ways_back(const struct plan *plan, uint32_t table)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < plan->desired.n_rules; i++) {
+        const struct desired_rule *r = &plan->desired.rules[i];
+        n += r->fwmark == (EDGE_MARK_BASE | table) && r->mask == UINT32_MAX;
+    }
+    return n;
+}
+
+static void answers_follow_the_classes_that_go(void **state)
+{
+    (void)state;
+    static const struct plan_options options = { .portmap = true, .trafficclass = true };
+    struct bench b;
+    load_with(&b, &options, "traffic-answers", "traffic-answers/", "k8s-1");
+    const struct plan *plan = plan_build(b.planner, &b.snap);
+    assert_int_equal(ways_back(plan, 46), 2); /* IPv6 */
+    assert_int_equal(ways_back(plan, 47), 2); /* IPv4 */
+    store_commit(b.store);
+    assert_true(store_remove(b.store, KIND_TRAFFICCLASS, "", "lan"));
+    look(&b);
+    assert_true(b.snap.changes_known);
+    plan = plan_build(b.planner, &b.snap);
+    assert_int_equal(ways_back(plan, 46), 0);
+    assert_int_equal(ways_back(plan, 47), 4);
+    unload(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +335,7 @@ int main(void)
         cmocka_unit_test(a_service_that_goes_is_missed),
         cmocka_unit_test(a_lane_is_free_when_its_holder_goes),
         cmocka_unit_test(a_slot_is_free_when_the_older_link_goes),
+        cmocka_unit_test(answers_follow_the_classes_that_go),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }
