@@ -13,10 +13,13 @@ struct world {
     int ns;
 };
 
-/* A device u0 with two addresses that links may be sent from. */
+/* A device u0 with two addresses that links may be sent from. Nothing of it changes by itself any more:
+ * the kernel notices a peer some time after it is up, and tries link-local addresses for a second. */
 #define UNDERLAY                                                                   \
-    "ip link add u0 type veth peer name u1; ip link set u0 up; ip link set u1 up;" \
-    "ip addr add 192.0.2.1/24 dev u0; ip addr add 192.0.2.11/24 dev u0"
+    "ip link add u0 type veth peer name u1;"                                       \
+    "for l in u0 u1; do ip link set $l addrgenmode none; ip link set $l up; done;" \
+    "ip addr add 192.0.2.1/24 dev u0; ip addr add 192.0.2.11/24 dev u0;"           \
+    "timeout 5 sh -c 'until [ $(ip -o link | grep -c \"state UP\") = 2 ]; do sleep 0.01; done'"
 
 /* A new namespace becomes the process's; the shell command makes its links. */
 struct world world_new(const char *links);
