@@ -13,7 +13,7 @@ import time
 import pytest
 
 from ipvs_world import FLAGS, without_barrier
-from lab import wait_until
+from lab import netns, wait_until
 from lab.hammer import Hammer
 from lab.probe import open_socket
 from proxy_world import NODE_A
@@ -21,6 +21,7 @@ from proxy_world import NODE_A
 pytestmark = pytest.mark.nftables
 
 PORT = 30080
+ANSWER_SECONDS = 5
 NFT = ("--proxy-mode", "nft", *FLAGS)
 IPVS = {kind: ("--iptables-mode", kind, *FLAGS) for kind in ("legacy", "nft")}
 
@@ -51,9 +52,17 @@ class Flow(threading.Thread):
         """In the order in which they answered first."""
         return list(dict.fromkeys(pod for _, pod in self.answers))
 
-    def wait_answer(self, after=0.0, timeout=2):
-        wait_until(lambda: self.answers and self.answers[-1][0] > after, timeout,
-                   f"a datagram to {self.dialled} to be answered")
+    def wait_answer(self, after=0.0, why=lambda: ""):
+        """`why` says what there was to see, should it not come."""
+        wait_until(lambda: self.answers and self.answers[-1][0] > after, ANSWER_SECONDS,
+                   lambda: f"a datagram to {self.dialled}, from port {self.sock.getsockname()[1]}, to be "
+                   f"answered; {self.history()}\n{why()}")
+
+    def history(self):
+        """Who answered last, and how long ago."""
+        now, last = time.monotonic(), {pod: when for when, pod in self.answers}
+        return "answered " + (", ".join(f"by {pod} until {now - when:.1f} s ago"
+                                        for pod, when in last.items()) or "never")
 
     def stop(self):
         self.over.set()
@@ -82,6 +91,15 @@ def flows_on(proxy, ways):
             flow.stop()
 
 
+def on_the_way(proxy):
+    """Where the node's UDP goes: connections of conntrack and of IPVS, what each rule has counted."""
+    return netns.run_in(proxy.host.ns, ["sh", "-c", """
+        for command in 'conntrack -L -p udp' 'ipvsadm -Lnc' 'ipvsadm -Ln --stats' 'ip neigh' \
+            'iptables-legacy-save -c' 'ip6tables-legacy-save -c' 'iptables-nft-save -c' \
+            'ip6tables-nft-save -c' 'nft list table inet portolan'
+        do echo "=== $command"; $command 2>&1 | grep -v '^TCP'; done"""], check=False).stdout
+
+
 def silence(connects):
     """Seconds from the first to the last new connection that did not stand at once. One that stood,
     and then heard nothing, is a connection of before."""
@@ -103,7 +121,7 @@ def switched(proxy, ways, *flags):
         proxy.start(*flags)
         served = time.monotonic()
         for flow in flows:
-            flow.wait_answer(after=served)
+            flow.wait_answer(after=served, why=lambda: on_the_way(proxy))
     for source, address, port in ways:
         proxy.wait_served(source, "tcp", address, port)
         proxy.wait_served(source, "udp", address, port)
