@@ -164,3 +164,26 @@ int kubeproxy_remove_ours(bool dry_run, struct buf *out, struct err *err)
     close_ports(&p);
     return r;
 }
+
+static int remove_nft(struct buf *out, struct err *err)
+{
+    struct nl_port *port = NULL;
+    int r = nl_open(NETLINK_NETFILTER, NULL, &port, err);
+    if (!r)
+        r = nft_kubeproxy_cleanup(port, KUBEPROXY_OURS, false, out, err);
+    nl_close(port);
+    return r;
+}
+
+int kubeproxy_remove_other_kind(enum iptables_mode used, struct buf *out, struct err *err)
+{
+    switch (used) {
+    case IPTABLES_NFT:
+        return iptables_kubeproxy_cleanup(KUBEPROXY_OURS, false, out, err);
+    case IPTABLES_LEGACY:
+        return remove_nft(out, err);
+    case IPTABLES_AUTO:
+        break;
+    }
+    return 0;
+}

@@ -128,12 +128,14 @@ static bool learn_forwarding(struct pass *p)
     return news;
 }
 
-/* What another start of ours, in another mode, has left goes when this one's stands. */
+/* What another start of ours, in another mode or with iptables of the other kind, has left goes when
+ * this one's stands. */
 static int remove_other_mode(struct pass *p, struct err *err)
 {
     struct buf gone = { 0 };
-    bool existed = false;
-    int r = p->ipvs ? 0 : kubeproxy_remove_ours(false, &gone, err);
+    bool existed = false, done = true;
+    int r = p->ipvs ? pass_ipvs_remove_other_kind(p->ipvs, &done, &gone, err)
+                    : kubeproxy_remove_ours(false, &gone, err);
     if (!r && !p->nft)
         r = nft_cleanup(p->nft_port, false, &existed, err);
     if (existed)
@@ -141,7 +143,7 @@ static int remove_other_mode(struct pass *p, struct err *err)
     if (gone.n)
         log_info("event=mode_changed removed=%s", log_quote(buf_str(&gone)));
     buf_done(&gone);
-    p->other_mode_gone = !r;
+    p->other_mode_gone = !r && done;
     return r;
 }
 

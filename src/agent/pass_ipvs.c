@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <sys/utsname.h>
 
+#include "agent/kubeproxy.h"
 #include "kernel/sysctl.h"
 
 int pass_ipvs_open(const struct plan_options *options, enum iptables_mode iptables,
@@ -22,6 +23,8 @@ int pass_ipvs_open(const struct plan_options *options, enum iptables_mode iptabl
         r = nl_open(NETLINK_NETFILTER, NULL, &x->ports.netfilter, err);
     if (!r)
         r = ipvs_check(&x->ports, options->ipvs.scheduler, err);
+    if (!r)
+        r = ipvs_is_ours(x->ports.route, &x->was_ours, err);
     if (!r)
         x->ipvs = ipvs_new(&x->ports, &settings);
     return r;
@@ -79,4 +82,16 @@ int pass_ipvs_apply(struct pass *p, const struct desired *d, unsigned needs, str
         r = stop_hearing(x, p->monitor, err);
     x->stood |= !r;
     return r;
+}
+
+int pass_ipvs_remove_other_kind(const struct pass_ipvs *x, bool *ret_done, struct buf *out,
+                                struct err *err)
+{
+    enum iptables_mode used;
+    if (!x->was_ours) {
+        *ret_done = true;
+        return 0;
+    }
+    *ret_done = ipvs_rules_stand(x->ipvs, &used);
+    return *ret_done ? kubeproxy_remove_other_kind(used, out, err) : 0;
 }

@@ -10,6 +10,7 @@ struct pass_ipvs {
     struct ipvs *ipvs;
     uint32_t deaf_to; /* kube-ipvs0's index for the monitor */
     bool stood;       /* once everything was applied */
+    bool was_ours;    /* a former start made what there was */
 };
 
 /* In another mode *ret is NULL. Fails where the kernel cannot. */
@@ -19,3 +20,7 @@ void pass_ipvs_close(struct pass_ipvs *x); /* accepts NULL */
 
 /* `needs` is a set of enum pass_need. As ipvs_sync(), into p->report. */
 int pass_ipvs_apply(struct pass *p, const struct desired *d, unsigned needs, struct err *err);
+/* Removes what a former start of this mode wrote to the iptables of the other kind (nft, legacy), once the
+ * rules of this one stand; until then *ret_done is false. Without a former start such chains are kube-proxy's. */
+int pass_ipvs_remove_other_kind(const struct pass_ipvs *x, bool *ret_done, struct buf *out,
+                                struct err *err);

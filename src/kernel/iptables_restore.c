@@ -356,3 +356,15 @@ int iptables_diff(struct iptables *t, const struct ipvs_want *want, struct buf *
     }
     return r;
 }
+
+bool iptables_stand(const struct iptables *t, enum iptables_mode *ret)
+{
+    bool all = t->kind;
+    for (size_t i = 0; i < 2; i++)
+        all &= !t->family[i].rules || t->family[i].right;
+    if (all)
+        *ret = !strcmp(t->kind, "-legacy") ? IPTABLES_LEGACY
+               : !strcmp(t->kind, "-nft")  ? IPTABLES_NFT
+                                           : IPTABLES_AUTO;
+    return all;
+}

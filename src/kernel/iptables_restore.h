@@ -21,3 +21,6 @@ void iptables_sync(struct iptables *t, const struct ipvs_want *wanted, bool audi
 /* "+ iptables nat KUBE-SERVICES" for a chain whose rules differ, and for a jump that lacks. */
 int iptables_diff(struct iptables *t, const struct ipvs_want *want, struct buf *out,
                   struct err *err);
+/* Whether the wanted rules stand in both families, and in which iptables: *ret, IPTABLES_AUTO where the
+ * installed one was taken because neither kind had a rule. */
+bool iptables_stand(const struct iptables *t, enum iptables_mode *ret);

@@ -207,6 +207,11 @@ int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct rep
     return r;
 }
 
+bool ipvs_rules_stand(const struct ipvs *v, enum iptables_mode *ret)
+{
+    return iptables_stand(v->iptables, ret);
+}
+
 static void list(struct ipvs *v, const struct ipvs_list *records, const char *sign, struct buf *out)
 {
     for (size_t i = 0; i < records->n; i++) {

@@ -45,6 +45,8 @@ enum ipvs_look {
  * are in the report, and tried again by the next call. */
 int ipvs_sync(struct ipvs *v, const struct desired *d, unsigned look, struct report *report,
               struct err *err);
+/* iptables_stand() of its rules. */
+bool ipvs_rules_stand(const struct ipvs *v, enum iptables_mode *ret);
 /* Makes kube-ipvs0, where it lacks: for who wants its index before it has addresses. */
 int ipvs_make_device(struct ipvs *v, struct report *report, struct err *err);
 /* The UDP flows that the syncs since the last call added, changed or deleted, with where they lead

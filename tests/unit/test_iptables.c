@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/kubeproxy.h"
 #include "base/clock.h"
 #include "kernel/ipset.h"
 #include "kernel/iptables.h"
@@ -61,9 +62,52 @@ static int setup(void **state)
     return 0;
 }
 
+static char fakes[64]; /* a folder of tools that hide the real ones */
+static char *real_path;
+
+static void install(const char *folder, const char *program, const char *script)
+{
+    run("printf '#!/bin/sh\\n%s\\n' > %s/%s; chmod +x %s/%s", script, folder, program, folder,
+        program);
+}
+
+/* A kind's tools that tell of every call, and fail. */
+static void fake_tools(const struct kind *k)
+{
+    static const char *const tools[] = { "iptables", "ip6tables" };
+    char name[64];
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(name, sizeof(name), "%s-%s-%s", tools[i % 2], k->name, i / 2 ? "save" : "restore");
+        install(fakes, name, "echo $0 >>${0%%/*}/calls; exit 1");
+    }
+}
+
+static void hide_tools(void)
+{
+    char path[200];
+    snprintf(fakes, sizeof(fakes), "/tmp/portolan-iptables-XXXXXX");
+    assert_non_null(mkdtemp(fakes));
+    for (size_t i = 0; i < 2; i++)
+        fake_tools(&kinds[i]);
+    real_path = strdup(getenv("PATH"));
+    snprintf(path, sizeof(path), "%s:/usr/sbin:/usr/bin:/sbin:/bin", fakes);
+    setenv("PATH", path, 1);
+}
+
+/* Those that were called. */
+static const char *take_away(void)
+{
+    setenv("PATH", real_path, 1);
+    free(real_path);
+    real_path = NULL;
+    return output("cat %s/calls 2>/dev/null; rm -r %s", fakes, fakes);
+}
+
 static int teardown(void **state)
 {
     (void)state;
+    if (real_path)
+        take_away();
     iptables_free(agent);
     report_done(&report);
     buf_done(&rules4);
@@ -110,11 +154,10 @@ static void what_is_not_looked_at_costs_no_program(void **state)
 {
     (void)state;
     sync_now(true);
-    char *path = strdup(getenv("PATH"));
-    setenv("PATH", "/nowhere", 1);
-    assert_int_equal(sync_now(false), 0);
-    setenv("PATH", path, 1);
-    free(path);
+    hide_tools();
+    size_t mended = sync_now(false);
+    assert_string_equal(take_away(), "");
+    assert_int_equal(mended, 0);
 }
 
 static void other_peoples_rules_stay(void **state)
@@ -178,12 +221,6 @@ static void refused_rules_are_told(void **state)
     assert_non_null(strstr(report.refusals.v[0].text, "KUBE-DROP"));
     run("ipset create KUBE-DROP hash:ip,port");
     assert_int_equal(sync_now(false), 2);
-}
-
-static void install(const char *folder, const char *program, const char *script)
-{
-    run("printf '#!/bin/sh\\n%s\\n' > %s/%s; chmod +x %s/%s", script, folder, program, folder,
-        program);
 }
 
 /* It neither ends nor says anything, and not even holds on to what it was given. */
@@ -267,6 +304,79 @@ static void without_ipv6_nothing_of_it_is_undone(void **state)
     assert_null(strstr(saved(k), "KUBE-6-CLUSTER-IP"));
 }
 
+/* As an agent of a kind, or of none in particular, finds them that starts after another. */
+static void start_agent(enum iptables_mode mode)
+{
+    iptables_free(agent);
+    agent = iptables_new(mode);
+}
+
+/* What was said of the chains that went; NULL: not yet done. */
+static const char *remove_other_kind(void)
+{
+    static char said[2000];
+    struct buf out = { 0 };
+    enum iptables_mode used;
+    if (!iptables_stand(agent, &used))
+        return NULL;
+    if (kubeproxy_remove_other_kind(used, &out, &err))
+        fail_msg("%s", err.text);
+    snprintf(said, sizeof(said), "%s", buf_str(&out));
+    buf_done(&out);
+    return said;
+}
+
+static void chains_of_the_other_kind_go_once_the_new_ones_stand(void **state)
+{
+    const struct kind *k = *state, *other = &kinds[k == kinds];
+    run("iptables-%s -w -A INPUT -s 192.0.2.1 -j DROP; iptables-%s -w -t nat -N KUBE-MINE",
+        other->name, other->name);
+    run("ip6tables-%s -w -t nat -N CNI; ip6tables-%s -w -N KUBE-FIREWALL", other->name,
+        other->name);
+    char *before = strdup(saved(other));
+    start_agent(other->mode);
+    sync_now(true);
+    assert_string_equal(remove_other_kind(), "");
+    char *made = strdup(saved(other));
+    start_agent(k->mode);
+    assert_null(remove_other_kind());
+    assert_string_equal(saved(other), made);
+    assert_int_equal(sync_now(true), 2);
+    assert_string_equal(saved(other), made);
+    char *ours = strdup(saved(k));
+    hide_tools();
+    char *said = strdup(remove_other_kind());
+    bool again = *remove_other_kind();
+    assert_string_equal(take_away(), "");
+    assert_string_equal(saved(other), before);
+    assert_string_equal(saved(k), ours);
+    assert_non_null(strstr(said, "7 chains of Portolan, and 3 jumps to them\n"));
+    assert_false(again);
+    free(before);
+    free(made);
+    free(ours);
+    free(said);
+}
+
+/* By a rule of somebody else's it decides for the other kind, which refuses one family's at first. */
+static void chains_of_the_other_kind_stay_while_a_family_lacks_the_new_ones(void **state)
+{
+    (void)state;
+    const struct ipvs_want half = { buf_str(&rules4), "*nat\n-A NOWHERE -j RETURN\nCOMMIT\n" };
+    start_agent(IPTABLES_NFT);
+    sync_now(true);
+    run("iptables-legacy -w -A INPUT -s 192.0.2.1 -j DROP");
+    start_agent(IPTABLES_AUTO);
+    iptables_sync(agent, &half, true, &report);
+    assert_int_equal(report.refusals.n, 1);
+    assert_null(remove_other_kind());
+    assert_non_null(strstr(saved(&kinds[0]), "-A KUBE-SERVICES"));
+    assert_int_equal(sync_now(false), 1);
+    assert_non_null(strstr(remove_other_kind(), "chains of Portolan"));
+    assert_null(strstr(saved(&kinds[0]), "KUBE-"));
+    assert_non_null(strstr(saved(&kinds[1]), "-A KUBE-SERVICES"));
+}
+
 static void cleaned_up_others_are_as_before(void **state)
 {
     const struct kind *k = *state;
@@ -311,6 +421,10 @@ int main(void)
         BOTH(without_ipv6_nothing_of_it_is_undone),
         { "a_program_that_hangs_is_not_waited_for", a_program_that_hangs_is_not_waited_for, setup,
           teardown, &kinds[0] },
+        BOTH(chains_of_the_other_kind_go_once_the_new_ones_stand),
+        { "chains_of_the_other_kind_stay_while_a_family_lacks_the_new_ones",
+          chains_of_the_other_kind_stay_while_a_family_lacks_the_new_ones, setup, teardown,
+          &kinds[0] },
         BOTH(cleaned_up_others_are_as_before),
     };
     return cmocka_run_group_tests_name("iptables", tests, NULL, NULL);

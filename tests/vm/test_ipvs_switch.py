@@ -1,4 +1,4 @@
-"""Row 48: from one mode to the other on a node with traffic.
+"""Row 48: from one mode to the other, and from one iptables to the other, on a node with traffic.
 
 It needs a kernel with IPVS and nftables, which Debian's user-mode-linux is not; tools/kernel builds one:
 
@@ -24,6 +24,9 @@ PORT = 30080
 ANSWER_SECONDS = 5
 NFT = ("--proxy-mode", "nft", *FLAGS)
 IPVS = {kind: ("--iptables-mode", kind, *FLAGS) for kind in ("legacy", "nft")}
+OTHER = {"legacy": "nft", "nft": "legacy"}
+# Somebody else's, in whose table one of ours would be as well.
+THEIRS = "INPUT -s 192.0.2.77/32 -j DROP"
 
 
 class Flow(threading.Thread):
@@ -165,3 +168,58 @@ def test_row_48_from_ipvs_to_nftables(proxy, ways, rules):
     kernel = proxy.kernel()
     assert kernel.servers == {} and kernel.sets == {} and kernel.bound is None
     assert not [rule for rule in sum(kernel.rules.values(), []) if "KUBE-" in rule]
+
+
+def saved(proxy, kind):
+    """Both families' chains and rules of iptables-nft or iptables-legacy."""
+    return "".join(proxy.host.out(f"{tool}-{kind}-save") for tool in ("iptables", "ip6tables"))
+
+
+@contextlib.contextmanager
+def their_rule(proxy, kind):
+    """In filter INPUT, which our chains are entered from, too."""
+    tool = f"iptables-{kind}"
+    proxy.host.run(tool, "-w", "-A", *THEIRS.split())
+    try:
+        yield
+    finally:
+        proxy.host.run(tool, "-w", "-D", *THEIRS.split())
+
+
+@pytest.mark.parametrize("mode", ["legacy", "nft", "auto"])
+def test_row_48_from_one_iptables_to_the_other(proxy, ways, mode):
+    """The chains of before go, of both families, once the new ones stand; others' rules stay. `auto`
+    takes to legacy when that has a rule. One line says it, and the next start none."""
+    rules = "legacy" if mode == "auto" else mode
+    before = OTHER[rules]
+    proxy.restart(*IPVS[before])
+    with their_rule(proxy, before), their_rule(proxy, rules):
+        for tool in ("iptables", "ip6tables"):
+            assert "-A KUBE-SERVICES" in proxy.host.out(f"{tool}-{before}-save")
+        assert "KUBE-" not in saved(proxy, rules)
+        proxy.agent.clear_log()
+        proxy.restart("--iptables-mode", mode, *FLAGS)
+        assert "KUBE-" not in saved(proxy, before) and THEIRS in saved(proxy, before)
+        assert saved(proxy, rules).count(":KUBE-SERVICES") == 2 and THEIRS in saved(proxy, rules)
+        said = [line for line in proxy.agent.log().splitlines() if "event=mode_changed" in line]
+        assert len(said) == 1 and "chains of Portolan" in said[0], said
+        for source, address, port in ways:
+            proxy.wait_served(source, "tcp", address, port)
+        proxy.agent.clear_log()
+        proxy.restart("--iptables-mode", mode, *FLAGS)
+        assert "event=mode_changed" not in proxy.agent.log()
+        assert "-A KUBE-SERVICES" in saved(proxy, rules)
+
+
+def test_row_48_chains_of_kube_proxy_in_the_other_iptables_stay(proxy):
+    """Of one that ran here before any agent did: it was told, and goes when that is asked for."""
+    assert proxy.agent.stop() == 0
+    proxy.cleanup()
+    proxy.host.run("iptables-nft", "-w", "-t", "nat", "-N", "KUBE-SERVICES")
+    try:
+        proxy.agent.clear_log()
+        proxy.start(*IPVS["legacy"])
+        assert ":KUBE-SERVICES" in saved(proxy, "nft")
+        assert "event=leftovers" in proxy.agent.log()
+    finally:
+        proxy.host.run("iptables-nft", "-w", "-t", "nat", "-X", "KUBE-SERVICES")
