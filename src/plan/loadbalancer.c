@@ -240,6 +240,13 @@ bool lb_forwards_here(const struct planner *p, const struct ip *ip)
     return at < x->addresses.n && ip_equal(&x->addresses.v[at], ip);
 }
 
+bool lb_tunnel_ends_at(const struct planner *p, const struct ip *ip, uint8_t proto, uint16_t port)
+{
+    const struct lb_facts *f = &p->loadbalancer->facts;
+    return (f->overlay.vxlan || p->options->portmap) && proto == L4_UDP && port == OVERLAY_PORT &&
+           f->self && ip_equal(ip, &f->self->internal);
+}
+
 /* ---- what is owed to the API ---- */
 
 static void write_annotations(struct planner *p)

@@ -99,6 +99,8 @@ bool lb_moved(const struct planner *p, const struct service_memo *m);
 void lb_settle(struct planner *p);
 bool lb_forwards(const struct planner *p); /* any address */
 bool lb_forwards_here(const struct planner *p, const struct ip *ip);
+/* What arrives there is the overlay's, or a link's of PortMaps: led to a pod, it would cut this node off. */
+bool lb_tunnel_ends_at(const struct planner *p, const struct ip *ip, uint8_t proto, uint16_t port);
 /* Appends what this node owes its Node and the Services it holds. */
 void lb_statuses(struct planner *p, const struct applied *applied);
 /* Without the feature: takes back what an agent that had it published, so that the others do not

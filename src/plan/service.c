@@ -370,6 +370,16 @@ static void put_held(struct programming *g, const struct claim *c)
     struct held_choice *choice = &g->p->services->held_choice;
     const struct claim_key *k = &c->key;
     struct nft_class class;
+    if (lb_tunnel_ends_at(g->p, &k->ip, k->proto, k->port)) {
+        char ip[IP_TEXT_MAX];
+        problem(g, arena_printf(text_of(g), "spec.ports[%u].port", c->port),
+                arena_printf(text_of(g), "%u", k->port), "PortConflict",
+                arena_printf(text_of(g),
+                             "UDP port %u of %s, the node's InternalIP, is where links between "
+                             "nodes end: another port or address is needed",
+                             k->port, ip_format(&k->ip, ip)));
+        return;
+    }
     held_choose(g->p, g->m, c->port, choice, &g->hairpins, &g->routes, g->problems);
     check_number(g, c->port, choice->endpoints.n);
     memset(&class, 0, sizeof(class)); /* compared as bytes */

@@ -147,3 +147,17 @@ def test_another_class_is_left_alone(lb):
     for proto in PROTOCOLS:
         lb.refused("client", proto, HELD, svc.port)
     assert not lb.serves("a", svc) and lb.ingress(svc) == []
+
+
+@pytest.mark.overlay_only("vxlan", "nothing of ours ends at a node's address")
+def test_the_overlays_own_port_is_led_to_no_pod(lb):
+    """The others' packets for the holder would go to the pod, and nothing of theirs to it."""
+    svc = lb.service("b1")
+    greedy = lb.service("a1", address=lb.mode.inside, settle=False)
+    greedy.ports = (("tcp", "TCP", 4790, 8080), ("udp", "UDP", 4790, 8080))
+    greedy.put()
+    lb.lab.flush_conntrack()    # a stream of before would go on
+    lb.settle()
+    for proto in PROTOCOLS:
+        lb.served("client", proto, HELD, svc.port, "b1", CLIENT)
+    lb.wait_log("a", f"object=apps/{greedy.name}", 'value="4790"', "reason=PortConflict")
