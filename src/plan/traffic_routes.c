@@ -100,12 +100,33 @@ static const char *gateway_trouble(struct traffic_pass *t, const struct traffic_
     return NULL;
 }
 
+/* Beside a default through the gateway the kernel would never come to the throw of the same prefix. */
+static bool all_falls_through(struct traffic_pass *t, struct traffic_view *v, enum family_index f)
+{
+    struct prefix_list l = prefixes_of(&t->sets, &v->obj->routes->fall_through, f);
+    bool all = l.n && !l.v[0].len;
+    vec_done(&l);
+    if (!all)
+        return false;
+    struct verdict bad = {
+        .reason = "GatewayUnused",
+        .field = "spec.routes.fallThrough",
+        .value = f == F4 ? "0.0.0.0/0" : "::/0",
+        .message = "everything falls through, so the gateway has no traffic: leave the prefix out, "
+                   "or correct the Node whose podCIDRs have it"
+    };
+    traffic_problem(t, v->obj, NULL, bad);
+    if (!v->gateway.reason)
+        v->gateway = bad;
+    return true;
+}
+
 struct ip traffic_gateway_ip(struct traffic_pass *t, struct traffic_view *v, enum family_index f)
 {
     const struct traffic_gateway *g = v->obj->routes->gateway;
     const char *key = f == F4 ? g->annotations.ipv4 : g->annotations.ipv6, *message = NULL;
     struct ip ip = { 0 };
-    if (!traffic_has_family(v->obj, f) || !*key)
+    if (!traffic_has_family(v->obj, f) || !*key || all_falls_through(t, v, f))
         return ip;
     struct verdict bad = { .reason = "GatewayMissing",
                            .field = arena_printf(&t->out->mem, "metadata.annotations[%s]", key),

@@ -1,6 +1,7 @@
 """Which link carries what, per design and family: by counters on every link of every node, and at
 the router, which must never see a packet between nodes or pods."""
 
+import copy
 import json
 import os
 import signal
@@ -282,6 +283,24 @@ def test_the_mesh_link_down_and_up(lab):
     lab.ip("k8s-1", "link set pod0 up", "addr replace fd00:48::1/64 dev pod0 nodad")
     for family in FAMILIES:
         expect(lab, "p1a", lab.pod(2, "a", family), {"k8s-1": {"pod0"}, "k8s-2": {"pod0"}})
+
+
+def test_where_everything_falls_through_nothing_leaves_by_the_gateway(hybrid):
+    lab = hybrid
+    class_ = lab.folder.get("TrafficClass", "pods")
+    everything = copy.deepcopy(class_)
+    everything["spec"]["routes"]["fallThrough"] = ["0.0.0.0/0", "::/0"]
+    lab.folder.put(everything)
+    for family in FAMILIES:
+        expect(lab, "p1a", WORLD[family], {"k8s-1": {"mgmt0"}}, router={"mgmt0"})
+    lab.stop_bird("k8s-1")
+    for family in FAMILIES:
+        expect(lab, "p1a", lab.pod(2, "a", family), UNSEPARATED)
+    for value in ("0.0.0.0/0", "::/0"):
+        lab.agents["k8s-1"].wait_log(f'value="{value}" reason=GatewayUnused')
+    lab.folder.put(class_)
+    for family in FAMILIES:
+        expect(lab, "p1a", WORLD[family], {"k8s-1": {"ingress0"}}, router={"ingress0"})
 
 
 def test_of_two_classes_that_clash_the_older_holds(hybrid):
