@@ -355,8 +355,8 @@ struct planner {
 struct traffic *traffic_new(void);
 void traffic_free(struct traffic *t); /* accepts NULL */
 void traffic_build(struct planner *p);
-/* The table of a class whose gateway is behind the link, the lowest; 0: none. What looks it up while
- * it has no default falls through. */
+/* The table of a class whose gateway of the family is behind the link, the lowest; 0: none. What looks
+ * it up while it has no default, since its link is down, falls through. */
 uint32_t traffic_gateway_table(const struct planner *p, const char *link, enum family_index f);
 /* Adds its part to pass->plan. */
 void traffic_publish(struct planner *p, struct pass *pass);

@@ -40,8 +40,9 @@ struct traffic_view {
     struct verdict refused; /* reason NULL: accepted */
     bool uncovered;         /* refused for what its routes lack, whatever other classes do */
     bool here;              /* this node is selected */
-    bool programmed;        /* here, accepted, and nobody else has routes in the table */
     uint32_t n_selected;
+
+    bool leads_out[F_COUNT]; /* on this node, to a gateway that is fit */
 
     /* On this node; reason NULL: nothing is wrong. */
     struct verdict gateway;  /* of GatewayValid */

@@ -134,6 +134,7 @@ struct ip traffic_gateway_ip(struct traffic_pass *t, struct traffic_view *v, enu
                            .message = "is not there; the gateway's address is needed" };
     if (label_present(&t->node->o.meta.annotations, key)) {
         bad.reason = gateway_trouble(t, g, bad.value, f, &ip, &message);
+        v->leads_out[f] = !bad.reason;
         if (!bad.reason)
             return ip;
         bad.message = message;

@@ -260,7 +260,6 @@ static void build_here(struct traffic_pass *t, struct traffic_view *v, struct bi
         traffic_problem(t, c, NULL, v->trouble);
         return;
     }
-    v->programmed = true;
     traffic_links_check(t, v);
     traffic_routes_build(t, v);
     if (traffic_needs_bird(c)) {
@@ -397,9 +396,8 @@ uint32_t traffic_gateway_table(const struct planner *p, const char *link, enum f
     uint32_t found = 0;
     for (size_t i = 0; r && i < r->n_views; i++) {
         const struct traffic_class *c = r->views[i].obj;
-        if (r->views[i].programmed && traffic_has_family(c, f) && c->routes && c->routes->gateway &&
-            !strcmp(c->routes->gateway->link, link) && c->table <= EDGE_TABLE_MAX &&
-            (!found || c->table < found))
+        if (r->views[i].leads_out[f] && !strcmp(c->routes->gateway->link, link) &&
+            c->table <= EDGE_TABLE_MAX && (!found || c->table < found))
             found = c->table;
     }
     return found;
