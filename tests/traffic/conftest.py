@@ -12,9 +12,11 @@ sys.path.insert(0, ROOT)
 from lab import fixtures  # noqa: E402
 from lab.fixtures import binary  # noqa: E402, F401
 from lab.links import KubeFolder, LinksLab  # noqa: E402
+from lab.netns import wait_until  # noqa: E402
 
 AWAY = 2  # seconds after which BIRD's routes are stale
 SESSIONS = {"hybrid": 4, "two-tables": 4, "one-table": 4}
+ROUTES = {"hybrid": 2, "two-tables": 2, "one-table": 8}    # of BIRD on a node, by family
 
 
 def pytest_configure(config):
@@ -33,8 +35,13 @@ def kube(tmp_path_factory):
         yield KubeFolder(*fixtures.agents_access(api)) if api else None
 
 
+def routes_of_birds(lab):
+    return [sum("proto bird" in route for route in lab.routes(node, "all", family))
+            for node in lab.nodes for family in (4, 6)]
+
+
 def start(lab, binary, design, *flags, features="trafficclass", **routes):
-    """The design's classes, then agents and BIRDs, until their sessions are up."""
+    """The design's classes, then agents and BIRDs, until their sessions and routes are there."""
     lab.design = design
     lab.classes = lab.put_sample(design, **routes)
     for node in lab.nodes:
@@ -43,13 +50,15 @@ def start(lab, binary, design, *flags, features="trafficclass", **routes):
     for node in lab.nodes:
         lab.start_bird(node)
     lab.wait_sessions(SESSIONS[design])
+    wait_until(lambda: all(count >= ROUTES[design] for count in routes_of_birds(lab)), 30,
+               lambda: f"{ROUTES[design]} routes of each BIRD: {routes_of_birds(lab)}")
     for agent in lab.agents.values():  # which may have met BIRD after that
         agent.wait_log("event=bird_configured")
 
 
 @pytest.fixture
 def make_lab(binary, kube):
-    """make_lab(design, **routes) -> a lab with agents and BIRDs whose sessions are up."""
+    """make_lab(design, **routes) -> a lab with agents and BIRDs whose sessions and routes are there."""
     labs = []
 
     def make(design, **routes):
