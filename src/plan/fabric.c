@@ -210,13 +210,19 @@ static void put_sysctl(struct builder *b, const char *owner, const char *path)
                                       .restore = true });
 }
 
+/* Pods here may be dialled at another node's address, and answer by way of it. */
+static bool needs_forwarding4(const struct planner *p)
+{
+    return p->programs[F4] || lb_forwards(p) || lb_others_forward(p);
+}
+
 static void put_forwarding(struct builder *b)
 {
     const struct host *h = b->p->snap->host;
-    if (b->p->programs[F4] || lb_forwards(b->p)) {
+    if (b->p->programs[F4] || lb_forwards(b->p))
         put_standin(b, STANDIN4_NET);
+    if (needs_forwarding4(b->p))
         put_sysctl(b, "node", "net/ipv4/ip_forward");
-    }
     if (!b->p->programs[F6])
         return;
     put_standin(b, STANDIN6_NET);
@@ -352,7 +358,7 @@ static void host_problems(struct builder *b)
 {
     const struct host *h = b->p->snap->host;
     const char *node = b->p->snap->node;
-    if ((b->p->programs[F4] || lb_forwards(b->p)) && *h->forwarding4_error)
+    if (needs_forwarding4(b->p) && *h->forwarding4_error)
         put_problem(b, KIND_NODE, node, "sysctl", "net.ipv4.ip_forward", "ForwardingUnavailable",
                     h->forwarding4_error);
     if (b->p->programs[F6] && host_v6_trouble(h))

@@ -231,6 +231,15 @@ bool lb_forwards(const struct planner *p)
     return p->loadbalancer && p->loadbalancer->addresses.n;
 }
 
+bool lb_others_forward(const struct planner *p)
+{
+    const struct lb_facts *f = p->loadbalancer ? &p->loadbalancer->facts : NULL;
+    for (uint32_t i = 0; f && f->self && i < f->n_nodes; i++)
+        if (f->nodes[i].forwards && &f->nodes[i] != f->self)
+            return true;
+    return false;
+}
+
 bool lb_forwards_here(const struct planner *p, const struct ip *ip)
 {
     const struct loadbalancer *x = p->loadbalancer;

@@ -97,7 +97,8 @@ void lb_take(struct planner *p, struct service_memo *m, const struct service *s)
 bool lb_moved(const struct planner *p, const struct service_memo *m);
 /* When all Services are taken: who forwards what. */
 void lb_settle(struct planner *p);
-bool lb_forwards(const struct planner *p); /* any address */
+bool lb_forwards(const struct planner *p);       /* any address */
+bool lb_others_forward(const struct planner *p); /* for pods of this node, which may be there */
 bool lb_forwards_here(const struct planner *p, const struct ip *ip);
 /* What arrives there is the overlay's, or a link's of PortMaps: led to a pod, it would cut this node off. */
 bool lb_tunnel_ends_at(const struct planner *p, const struct ip *ip, uint8_t proto, uint16_t port);

@@ -30,8 +30,9 @@ struct prefix_list prefixes_of(const struct prefix_sets *sets, const struct stri
 void prefixes_aggregate(struct prefix_list *l);
 /* Every one of `inner` is within one of `outer`. */
 bool prefixes_cover(const struct prefix_list *outer, const struct prefix_list *inner);
-/* The Node's pod ranges of the family, as written there; what cannot be read is left out. */
-void node_pod_cidrs(const struct node *n, enum family_index f, struct prefix_list *into);
+/* Appends the Node's pod ranges of the family; what cannot be read is left out. False, and none, when
+ * they are every address together: what is for the world would be led to that node. */
+bool node_pod_cidrs(const struct node *n, enum family_index f, struct prefix_list *into);
 
 /* ---- trafficclass.c ---- */
 

@@ -49,16 +49,32 @@ static struct ip mesh_address(struct traffic_pass *t, struct traffic_view *v,
     return (struct ip){ 0 };
 }
 
-static bool is_taken(const struct bird_peer *peers, size_t n, const struct ip *local,
-                     const struct ip *ip)
+/* The node that has it; NULL: none. */
+static const char *taken_by(const struct traffic_pass *t, const struct bird_peer *peers, size_t n,
+                            const struct ip *local, const struct ip *ip)
 {
-    bool taken = ip_equal(local, ip);
-    for (size_t i = 0; i < n && !taken; i++)
-        taken = ip_equal(&peers[i].remote, ip);
-    return taken;
+    if (ip_equal(local, ip))
+        return t->node->o.meta.name;
+    for (size_t i = 0; i < n; i++)
+        if (ip_equal(&peers[i].remote, ip))
+            return peers[i].node;
+    return NULL;
 }
 
 /* ---- neighbours ---- */
+
+static void read_cidrs(struct traffic_pass *t, struct traffic_view *v, const struct node *node,
+                       enum family_index f, struct prefix_list *ret)
+{
+    if (node_pod_cidrs(node, f, ret))
+        return;
+    traffic_problem(t, v->obj, node,
+                    (struct verdict){ .reason = "InvalidCIDR",
+                                      .field = "spec.podCIDRs",
+                                      .value = f == F4 ? "0.0.0.0/0" : "::/0",
+                                      .message = "is every address: nothing is led to its pods; "
+                                                 "the range of its own pods is needed" });
+}
 
 static void add_peer(struct traffic_pass *t, struct traffic_view *v, const struct node *node,
                      enum family_index f, const struct ip *local, struct bird_peer *peers,
@@ -66,19 +82,19 @@ static void add_peer(struct traffic_pass *t, struct traffic_view *v, const struc
 {
     struct arena *a = &t->out->mem;
     struct prefix_list cidrs = { 0 };
-    node_pod_cidrs(node, f, &cidrs);
-    prefixes_aggregate(&cidrs);
+    read_cidrs(t, v, node, f, &cidrs);
     struct ip remote = { 0 };
     if (cidrs.n)
         remote = mesh_address(t, v, node, f);
-    if (remote.family && is_taken(peers, *n, local, &remote)) {
+    const char *other = remote.family ? taken_by(t, peers, *n, local, &remote) : NULL;
+    if (other) {
         char text[IP_TEXT_MAX];
-        traffic_problem(
-            t, v->obj, node,
-            (struct verdict){ .reason = "MeshAddressTaken",
-                              .field = "metadata.annotations",
-                              .value = ip_format(&remote, text),
-                              .message = "is another node's address on the mesh, too" });
+        traffic_problem(t, v->obj, node,
+                        (struct verdict){ .reason = "MeshAddressTaken",
+                                          .field = "metadata.annotations",
+                                          .value = ip_format(&remote, text),
+                                          .message = arena_printf(
+                                              a, "is node %s's address on the mesh, too", other) });
         remote.family = IP_NONE;
     }
     if (remote.family) {
@@ -102,8 +118,12 @@ static const struct bird_mesh *build_mesh(struct traffic_pass *t, struct traffic
     struct bird_mesh *ret = arena_new(a, struct bird_mesh);
     struct ip local[F_COUNT];
     size_t n = 0;
-    for (enum family_index f = F4; f < F_COUNT; f++)
+    for (enum family_index f = F4; f < F_COUNT; f++) {
+        struct prefix_list own = { 0 };
+        read_cidrs(t, v, t->node, f, &own);
+        vec_done(&own);
         local[f] = mesh_address(t, v, t->node, f);
+    }
     for (size_t i = 0; i < s->n_nodes; i++)
         for (enum family_index f = F4; f < F_COUNT; f++)
             if (s->nodes[i] != t->node && traffic_selects(v->obj, s->nodes[i]) && local[f].family)

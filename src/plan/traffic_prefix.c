@@ -65,10 +65,17 @@ static void add_text(struct prefix_list *l, const char *text, enum family_index 
         vec_push(l, p);
 }
 
-void node_pod_cidrs(const struct node *n, enum family_index f, struct prefix_list *into)
+bool node_pod_cidrs(const struct node *n, enum family_index f, struct prefix_list *into)
 {
+    struct prefix_list own = { 0 };
     for (uint32_t i = 0; i < n->pod_cidrs.n; i++)
-        add_text(into, n->pod_cidrs.v[i], f);
+        add_text(&own, n->pod_cidrs.v[i], f);
+    prefixes_aggregate(&own);
+    bool all = own.n && !own.v[0].len;
+    for (size_t i = 0; i < own.n && !all; i++)
+        vec_push(into, own.v[i]);
+    vec_done(&own);
+    return !all;
 }
 
 static void add_attached(const struct host *h, enum family_index f, struct prefix_list *l)

@@ -1,5 +1,7 @@
 /* The tables of TrafficClass, and what its CRD checks by CEL. Facts:
  * deploy/crds/trafficclasses.yaml. */
+#include <stdio.h>
+
 #include "model/names.h"
 #include "model/trafficclass.h"
 #include "source/shape_words.h"
@@ -63,8 +65,10 @@ static int check_prefixes(struct decoder *d, uint32_t at, const char *key,
     const struct tokens *t = d->tokens;
     uint32_t list = token_find(t, at, key), i = list + 1;
     size_t path = decoder_push_key(d, key);
+    char many[64];
+    snprintf(many, sizeof(many), "has %u entries: leave some out, %u are the most", l->n, max);
     if (l->n > max)
-        return decoder_refuse_key(d, list, "has too many: leave some out");
+        return decoder_refuse_key(d, list, many);
     for (uint32_t k = 0; k < l->n; k++) {
         uint32_t e = token_next(t, &i);
         struct ip_prefix p;

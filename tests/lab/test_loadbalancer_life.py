@@ -144,6 +144,7 @@ HARM = {
     "the-table-deleted": ("a", lambda node: node.nft(f"delete table {TABLE}")),
     "the-claim-flushed": ("a", lambda node: node.nft(f"flush chain {TABLE} claim")),
     "forwarding-off": ("a", lambda node: node.sysctl("net.ipv4.ip_forward", 0)),
+    "forwarding-off-there": ("b", lambda node: node.sysctl("net.ipv4.ip_forward", 0)),
     "holders-flushed": ("b", flushed("holders")),
     "marks-flushed": ("b", flushed("holdermarks")),
     "the-holders-rule-deleted": ("b", ip("rule del pref 104 fwmark 0x6c000000/0xff000000")),

@@ -117,7 +117,8 @@ OVERLAY = "reweave.levk.dev/weave"
 
 def published_before(world):
     """As an agent that had the feature has left the Node."""
-    world.server.put(world.server.get("nodes", "", "edge-a") | {"metadata": {
+    left = world.server.get("nodes", "", "edge-a") or node("edge-a", "10.9.0.1")
+    world.server.put(left | {"metadata": {
         "name": "edge-a", "annotations": {ADDRESSES: EDGE_A, OVERLAY: "10.32.0.1,02:00:00:00:00:01",
                                           "example.org/other": "stays"}}})
 
@@ -131,9 +132,11 @@ def test_without_the_feature_what_was_published_is_taken_back(world):
     assert len(world.server.asked("PATCH nodes")) == 1
 
 
-def test_without_the_right_to_it_it_stays_which_is_told_once(world):
+@pytest.mark.parametrize("status, reason", [(403, "Forbidden"), (422, "Invalid")])
+def test_without_the_right_to_it_it_stays_which_is_told_once(world, status, reason):
+    """The rights may lack, or a policy refuse it. Another Node of that name is asked for anew."""
     published_before(world)
-    world.server.fault("PATCH nodes", lambda r: r.status(403, "Forbidden", "no rights"), times=99)
+    world.server.fault("PATCH nodes", lambda r: r.status(status, reason, "no rights"), times=1)
     agent = world.agent()
     until(lambda: "it stays as it is" in agent.log(), agent.log)
     until(lambda: agent.ready()[0] == 200, lambda: agent.ready()[1])
@@ -146,6 +149,9 @@ def test_without_the_right_to_it_it_stays_which_is_told_once(world):
     assert agent.ready()[0] == 200 and agent.metric(
         r"portolan_status_writes_total.*failed") == 0
     assert published(world) == EDGE_A
+    world.server.delete("nodes", "", "edge-a")
+    published_before(world)
+    until(lambda: not published(world), agent.log)
 
 
 def test_two_agents_of_one_node_do_not_fight_without_limit(tmp_path):

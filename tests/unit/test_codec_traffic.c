@@ -108,6 +108,11 @@ static void what_the_crd_refuses_is_refused_and_told_why(void **state)
         { CLASS(ROUTES("localPods: {}")), "localPods.device is missing" },
         { CLASS(ROUTES("fallThrough: [Services]")), "fallThrough[0] is Services" },
         { CLASS(ROUTES("reject: [10/8]")), "reject[0] is 10/8" },
+        { CLASS(ROUTES("reject: [1.1.1.1/32, 1.1.1.2/32, 1.1.1.3/32, 1.1.1.4/32, 1.1.1.5/32, "
+                       "1.1.1.6/32, 1.1.1.7/32, 1.1.1.8/32, 1.1.1.9/32, 1.1.2.1/32, 1.1.2.2/32, "
+                       "1.1.2.3/32, 1.1.2.4/32, 1.1.2.5/32, 1.1.2.6/32, 1.1.2.7/32, "
+                       "1.1.2.8/32]")),
+          "reject has 17 entries: leave some out, 16 are the most" },
         { CLASS(TABLE RULES "  tabel: 3"), "spec.tabel" },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -303,7 +303,8 @@ static void done(void *user, const struct client_answer *a)
     } else if (a->status == 409 && p->now.base) {
         p->state = CONFLICT;
         p->when_us = clock_mono_us();
-    } else if (a->status == 403 && p->optional) {
+    } else if ((a->status == 403 || a->status == 422) && p->optional) {
+        /* By the rights, or by an admission policy's reason. */
         refused(p, a);
     } else if (a->status != 404) {
         failed(p, a);
@@ -469,7 +470,8 @@ void writes_seen(struct kube *k, enum object_kind kind, const char *ns, const ch
         struct pending *p = find(k->writes, &key, false);
         if (p &&
             ((p->state == LANDED && version != p->before && rv_has_reached(version, p->landed)) ||
-             (p->state == CONFLICT && version != p->now.base)))
+             (p->state == CONFLICT && version != p->now.base) ||
+             (p->state == REFUSED && version == UINT64_MAX)))
             forget(p);
         if (version == UINT64_MAX)
             forget_row(k->writes, &key);
