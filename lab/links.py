@@ -280,8 +280,9 @@ class LinksLab(Instance):
 
     # Objects
 
-    def put_node(self, host, **annotations):
-        """The Node, with what differs from right annotations; a value None leaves one out."""
+    def put_node(self, host, pods=None, **annotations):
+        """The Node, with what differs from right annotations; a value None leaves one out. `pods` are
+        other pod ranges than its own."""
         i = int(host[4:])
         values = {"pod0-v4": f"10.48.0.{i}", "pod0-v6": f"fd00:48::{i}",
                   "egress-gw-v4": "10.47.0.254", "egress-gw-v6": "fd00:47::fe",
@@ -291,7 +292,7 @@ class LinksLab(Instance):
             "metadata": {"name": host, "annotations": {f"net.renner.uno/{k}": v
                                                        for k, v in values.items()
                                                        if v is not None}},
-            "spec": {"podCIDRs": [f"10.244.{i}.0/24", f"fd00:244:{i}::/64"]},
+            "spec": {"podCIDRs": pods or [f"10.244.{i}.0/24", f"fd00:244:{i}::/64"]},
             "status": {"addresses": [{"type": "InternalIP", "address": f"10.46.0.{i}"}]}})
 
     def put_sample(self, design, **routes):

@@ -263,6 +263,18 @@ def test_a_hostile_mesh_address_reaches_no_configuration(hybrid):
     expect(lab, "p1a", lab.pod(2, "a", 6), {"k8s-1": {"pod0"}, "k8s-2": {"pod0"}})
 
 
+@pytest.mark.parametrize("family, pods", [(4, ["0.0.0.0/1", "128.0.0.0/1"]), (6, ["::/0"])])
+def test_a_node_whose_pods_are_everything_leads_nothing_away(hybrid, family, pods):
+    """It is told, and nothing is lost but the way to its pods."""
+    lab = hybrid
+    lab.put_node("k8s-3", pods)
+    lab.agents["k8s-1"].wait_log("reason=InvalidCIDR")
+    wait_until(lambda: not any("244.3.0" in route or "244:3:" in route
+                               for route in lab.routes("k8s-1", 47, family)), 10,
+               lambda: f"no way to its pods: {lab.routes('k8s-1', 47, family)}")
+    check_all(lab, family)
+
+
 def test_a_link_that_comes_back_has_its_default_again(lab):
     for _ in range(3):
         lab.ip("k8s-1", "link set ingress0 down")
