@@ -171,9 +171,9 @@ class LbWorld(ServicesWorld, Dialler):
         return document.get("status", {}).get("loadBalancer", {}).get("ingress", [])
 
     def annotation(self, node, key):
-        """Of the Node object; None when it has none."""
+        """Of the Node object; "" when it has none, as a folder says."""
         document = self.status.read("nodes", node) or {}
-        return document.get("metadata", {}).get("annotations", {}).get(key)
+        return document.get("metadata", {}).get("annotations", {}).get(key, "")
 
     def wait_annotation(self, node, key, value, timeout=5):
         wait_until(lambda: self.annotation(node, key) == value, timeout,
