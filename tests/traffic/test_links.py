@@ -263,6 +263,7 @@ def test_a_hostile_mesh_address_reaches_no_configuration(hybrid):
     expect(lab, "p1a", lab.pod(2, "a", 6), {"k8s-1": {"pod0"}, "k8s-2": {"pod0"}})
 
 
+@pytest.mark.folder_only("the API server lets no Node's podCIDRs change")
 @pytest.mark.parametrize("family, pods", [(4, ["0.0.0.0/1", "128.0.0.0/1"]), (6, ["::/0"])])
 def test_a_node_whose_pods_are_everything_leads_nothing_away(hybrid, family, pods):
     """It is told, and nothing is lost but the way to its pods."""
