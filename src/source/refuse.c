@@ -217,9 +217,9 @@ int decoder_check(struct decoder *d, const struct doc *doc)
         if (d->reterr_place)
             *d->reterr_place = t->alias;
         return err_set(d->err, EINVAL,
-                       "%s %s: a YAML alias (*name) is not supported: write out "
+                       "%s%s%s: a YAML alias (*name) is not supported: write out "
                        "what it stands for",
-                       *d->kind ? d->kind : "document", d->name);
+                       *d->kind ? d->kind : "document", *d->name ? " " : "", d->name);
     }
     enum object_kind meant = doc_meant(doc);
     if (*doc->api_version && *doc->kind_name)

@@ -2,13 +2,13 @@
 
 import os
 import shutil
-import subprocess
 import time
 
 import pytest
 
 from lab import wait_until
 from lab.nft_events import NftEvents
+from lab.strace import Strace
 
 QUIET = 3.0     # seconds to watch
 SETTLED = 4.0   # an Event is made of a fault that has lasted three
@@ -87,18 +87,11 @@ def test_it_sends_nothing_to_the_kernel(settled):
     if not shutil.which("strace"):
         pytest.skip("strace is not installed")
     for agent in settled.agents():
-        log = f"{agent.state_dir}/strace"
-        tracer = subprocess.Popen(["strace", "-f", "-qq", "-o", log, "-e",
-                                   "trace=sendto,sendmsg,sendmmsg,write", "-p", str(agent.pid)],
-                                  stderr=subprocess.PIPE, text=True)
-        try:
-            tracer.wait(QUIET)
-            pytest.fail(f"strace ended: {tracer.stderr.read()}")
-        except subprocess.TimeoutExpired:
-            tracer.terminate()
-            tracer.wait(5)
-        with open(log) as file:
-            lines = [line for line in file if "AF_NETLINK" in line or "nl" in line or "msg" in line]
+        with Strace(agent.pid, "sendto,sendmsg,sendmmsg,write",
+                    f"{agent.state_dir}/strace") as calls:
+            time.sleep(QUIET)
+        lines = [line for line in calls.lines
+                 if "AF_NETLINK" in line or "nl" in line or "msg" in line]
         assert lines == [], f"{agent.node}: {''.join(lines[:20])}"
 
 

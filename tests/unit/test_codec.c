@@ -217,6 +217,8 @@ static void what_is_wrong_is_named_with_its_place(void **state)
           "3:18: Node without a name: metadata.name holds a NUL byte: take it out" },
         { "apiVersion: v1\nkind: Node\nmetadata: {name: a, labels: &x {a: b}, annotations: *x}\n",
           "3:53: Node a: a YAML alias (*name) is not supported: write out what it stands for" },
+        { "- &x a\n- *x\n",
+          "2:3: document: a YAML alias (*name) is not supported: write out what it stands for" },
         { "kind: Node\n",
           "1:1: Node without a name: apiVersion is missing: an object needs apiVersion, kind and "
           "metadata with a name" },

@@ -12,6 +12,7 @@ import pytest
 from ipvs_world import FLAGS, MODE, joined, without_barrier
 from lab import netns, wait_until
 from lab.hammer import Hammer
+from lab.strace import Strace
 from proxy_world import NODE_A, PROTOCOLS
 
 PORT = 30080
@@ -97,20 +98,10 @@ def test_nothing_is_written_when_nothing_changes(proxy):
     """Not by a pass that finds all as it should be, nor by audits, which read."""
     proxy.restart(*FLAGS, "--audit-seconds", "1")
     svc = proxy.service("a1", "b1", node_port=PORT, external=True)
-    trace = proxy.source.directory + ".strace"
-    tracer = subprocess.Popen(["strace", "-f", "-qq", "-o", trace, "-s", "256",
-                               "-e", "trace=sendmsg,sendto,execve", "-p", str(proxy.agent.pid)],
-                              stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        time.sleep(1)
+    with Strace(proxy.agent.pid, "sendmsg,sendto,execve", proxy.source.directory + ".strace") as trace:
         proxy.objects.put_again("Service", svc.name, "apps")
         time.sleep(3)       # nothing may happen for a while
-        assert tracer.poll() is None
-    finally:
-        tracer.terminate()
-        tracer.wait()
-    with open(trace) as file:
-        calls = [line for line in file if "(" in line]
+    calls = trace.lines
     writes = [call for call in calls if re.search(
         r"NLM_F_CREATE|NLM_F_REPLACE|RTM_NEW|RTM_DEL|IPSET_CMD_(ADD|DEL|CREATE|DESTROY)"
         r"|restore", call)]

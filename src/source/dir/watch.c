@@ -68,8 +68,10 @@ int watch_open(struct dir *d, uv_loop_t *loop, struct err *err)
 {
     int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (fd < 0)
-        return err_set(err, errno, "inotify: %s: raise fs.inotify.max_user_instances",
-                       strerror(errno));
+        return err_set(
+            err, errno,
+            "inotify: %s: raise fs.inotify.max_user_instances or the limit of open files",
+            strerror(errno));
     struct watcher *w = xcalloc(1, sizeof(*w));
     w->d = d;
     w->fd = fd;
