@@ -10,15 +10,33 @@ from . import netns
 TOOL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools", "hammer.py")
 
 
+# Linux sends a SYN that nothing answers again after 1 s, TCP_TIMEOUT_INIT of net/tcp.h; half of it
+# is far from what a busy machine makes of the few milliseconds that any other reason takes.
+UNANSWERED = 0.5
+
+
 @dataclass
 class Connect:
-    """Times are of the monotonic clock; `again` counts packets sent again until it stood."""
+    """Times are of the monotonic clock, None if it never `stood`; `retransmits` is what the kernel
+    sent again until then."""
     began: float
+    stood: float
     ended: float
     pod: str
     error: str
-    again: int
+    retransmits: int
     dialled: str = ""
+
+    @property
+    def again(self):
+        """How many first packets had no answer. One that had may be sent again too: where the server
+        still has a connection from the same port, whose end got lost on the way (a test flushes
+        conntrack while a FIN is under way), an ACK of that one answers, the client resets it and
+        sends its SYN again two ticks later (tcp_rcv_synsent_state_process, net/ipv4/tcp_input.c).
+        Ports of several services may lead to one port of a pod, and the client uses the same port
+        of its own towards each."""
+        late = (self.stood or self.ended) - self.began > UNANSWERED
+        return self.retransmits if late else 0
 
 
 class Hammer:

@@ -5,7 +5,8 @@
 
 Each connection reads the pod server's greeting and is closed by a reset, which leaves no TIME_WAIT
 behind. Runs for SECONDS or until stdin closes, PAUSE seconds between two. Prints one JSON object:
-{"connects": [[began, ended, pod or null, error or null, sent again], ...], "peers": [...]}.
+{"connects": [[began, stood or null, ended, pod or null, error or null, retransmits], ...],
+"peers": [...]}.
 """
 
 import json
@@ -30,21 +31,22 @@ def state(sock):
 
 
 def connect(family, address, port, peers):
-    pod = error = None
-    again = 0
+    pod = error = stood = None
+    sent_again = 0
     with socket.socket(family, socket.SOCK_STREAM) as sock:
         sock.settimeout(PATIENCE)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         try:
             sock.connect((address, port))
-            again = retransmits(sock)
+            stood = time.monotonic()
+            sent_again = retransmits(sock)
             words = dict(word.split("=", 1) for word in sock.recv(256).decode().split())
             pod = words.get("pod")
             peers.add(words.get("peer"))
         except OSError as problem:
             error = f"{problem}, port {sock.getsockname()[1]}, state {state(sock)}"
-            again = retransmits(sock)
-    return pod, error, again
+            sent_again = retransmits(sock)
+    return stood, pod, error, sent_again
 
 
 def main():
@@ -55,8 +57,8 @@ def main():
     until = time.monotonic() + seconds
     print("ready", flush=True)
     while (began := time.monotonic()) < until:
-        pod, error, again = connect(family, address, port, peers)
-        connects.append([began, time.monotonic(), pod, error, again])
+        stood, pod, error, sent_again = connect(family, address, port, peers)
+        connects.append([began, stood, time.monotonic(), pod, error, sent_again])
         if select.select([sys.stdin], [], [], pause)[0]:
             break
     print(json.dumps({"connects": connects, "peers": sorted(filter(None, peers))}), flush=True)

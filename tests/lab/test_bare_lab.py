@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from lab import Lab, mesh, procs
+from lab import Lab, mesh, procs, wait_until
+from lab.hammer import Hammer
 
 EDGE, EDGE6 = "203.0.113.9", "2001:db8:113::9"
 CLIENT = "198.51.100.7"
@@ -77,6 +78,42 @@ def test_host_firewall_drops_new_connections(lab, forwarded, proto):
     finally:
         lab.firewall("edge-a", on=False)
     assert lab.probe(proto, EDGE, 3000).answered
+
+
+@pytest.fixture
+def losing(forwarded):
+    """losing(match): from now on edge-a drops what matches; returns how to ask how many."""
+    def lose(match):
+        forwarded.nft("table inet losing { counter lost { }; chain early {"
+                      " type filter hook prerouting priority -400;"
+                      f" tcp dport 3000 {match} counter name lost drop; }}; }}")
+        return lambda: int(forwarded.out("nft", "list", "counters", "table", "inet",
+                                         "losing").split("packets")[1].split()[0])
+    yield lose
+    forwarded.run("nft", "delete", "table", "inet", "losing", check=False)
+
+
+def test_a_hammer_tells_of_a_first_packet_that_was_lost(lab, losing):
+    lost = losing("tcp flags == syn limit rate 1/hour burst 1 packets")
+    connects = Hammer(lab.client.ns, EDGE, 3000).stop()
+    assert lost() == 1
+    assert [(c.again, c.error) for c in connects] == [(1, None)] + [(0, None)] * (len(connects) - 1)
+
+
+def test_a_hammer_does_not_take_a_connection_of_before_for_a_loss(lab, losing):
+    """The pod hears of no connection's end, and each new one comes from the same port."""
+    key = "net.ipv4.ip_local_port_range"
+    ports = lab.client.sysctl(key)
+    lab.client.sysctl(key, "40000 40001")
+    try:
+        lost = losing("tcp flags & (rst | ack) == rst | ack")
+        hammer = Hammer(lab.client.ns, EDGE, 3000)
+        wait_until(lambda: lost() >= 10, 5, "ten connections")
+        connects = hammer.stop()
+    finally:
+        lab.client.sysctl(key, ports)
+    assert sum(connect.retransmits for connect in connects) >= 5, connects
+    assert not [connect for connect in connects if connect.again or connect.error]
 
 
 @pytest.mark.parametrize("address", [EDGE, EDGE6])

@@ -45,7 +45,15 @@ def identity(lb):
             for node in lb.lab.nodes()]
 
 
+def open_at(lb, pod):
+    """The peers of the connections that are open at the pod's end."""
+    listed = lb.place(pod).out("ss", "-Htn", "state", "established", "sport", "=", ":8080")
+    return {line.split()[3] for line in listed.splitlines()}
+
+
 def test_killed_every_200_ms_nothing_is_lost(lb, services, streams):
+    """Neither a first packet nor the reset that ends a connection."""
+    before = open_at(lb, "b1")
     hammer = Hammer(lb.lab.client.ns, HELD, services["b1"].port, pause=0.005)
     end = time.monotonic() + KILL_SECONDS
     following, kills = time.monotonic(), 0
@@ -60,6 +68,8 @@ def test_killed_every_200_ms_nothing_is_lost(lb, services, streams):
     assert_nothing_lost(streams)
     connects = hammer.stop()
     assert len(connects) > 100 and not [one for one in connects if one.error or one.again]
+    wait_until(lambda: open_at(lb, "b1") <= before, 5,
+               lambda: f"the end of {open_at(lb, 'b1') - before} to reach b1")
     lb.settle()
 
 
