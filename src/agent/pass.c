@@ -32,10 +32,14 @@ int pass_open(struct pass *p, struct err *err)
     r = keep_open(p->state_dir, &p->keep, err);
     if (r)
         return r;
+    const struct nft_table table = plan_ruleset(p->options);
     if (plan_needs_nft(p->options))
-        p->nft = nft_new(p->nft_port, plan_ruleset(p->options));
+        p->nft = nft_new(p->nft_port, table);
     p->rtnl = rtnl_new(p->route_port);
-    return pass_ipvs_open(p->options, p->iptables_mode, &p->ipvs, err);
+    r = pass_ipvs_open(p->options, p->iptables_mode, &p->ipvs, err);
+    return r || !p->ipvs || !p->nft
+               ? r
+               : nft_is_another(p->nft_port, &table, &p->ipvs->follows_table, err);
 }
 
 void pass_close(struct pass *p)
@@ -129,10 +133,13 @@ static bool learn_forwarding(struct pass *p)
 }
 
 /* What another start of ours, in another mode or with iptables of the other kind, has left goes when
- * this one's stands. */
+ * this one's stands. With the table the kernel lets go of conntrack, if nothing else needs it: without
+ * the rules, connections of before would then be IPVS', which masquerades nobody. */
 static int remove_other_mode(struct pass *p, struct err *err)
 {
     struct buf gone = { 0 };
+    if (p->ipvs && !p->ipvs->stood)
+        return 0;
     bool existed = false, done = true;
     int r = p->ipvs ? pass_ipvs_remove_other_kind(p->ipvs, &done, &gone, err)
                     : kubeproxy_remove_ours(false, &gone, err);
@@ -147,15 +154,15 @@ static int remove_other_mode(struct pass *p, struct err *err)
     return r;
 }
 
-/* Until IPVS stands, a table that proxied services before stays as it is. */
+/* Until IPVS stands, a table that may have proxied services before stays as it is. */
 static int apply_services(struct pass *p, const struct desired *d, unsigned needs, struct err *err)
 {
     struct err second = { 0 };
     int r = p->ipvs ? pass_ipvs_apply(p, d, needs, err) : 0;
-    int e = p->nft && (!p->ipvs || p->ipvs->stood)
-                ? nft_sync(p->nft, d->groups, d->n_groups, needs & PASS_AUDIT_NFT, &p->report,
-                           r ? &second : err)
-                : 0;
+    bool waits = p->ipvs && p->ipvs->follows_table && !p->ipvs->stood;
+    int e = p->nft && !waits ? nft_sync(p->nft, d->groups, d->n_groups, needs & PASS_AUDIT_NFT,
+                                        &p->report, r ? &second : err)
+                             : 0;
     return r ? r : e;
 }
 

@@ -70,6 +70,7 @@ static void mend_reuse(const struct pass *p, struct report *report)
 int pass_ipvs_apply(struct pass *p, const struct desired *d, unsigned needs, struct err *err)
 {
     struct pass_ipvs *x = p->ipvs;
+    enum iptables_mode used;
     unsigned look = (needs & PASS_AUDIT_IPVS ? IPVS_LOOK_AUDIT : 0) |
                     (needs & PASS_DRAINING ? IPVS_LOOK_DRAINING : 0);
     mend_reuse(p, &p->report);
@@ -80,7 +81,7 @@ int pass_ipvs_apply(struct pass *p, const struct desired *d, unsigned needs, str
         r = ipvs_sync(x->ipvs, d, look, &p->report, err);
     if (!r)
         r = stop_hearing(x, p->monitor, err);
-    x->stood |= !r;
+    x->stood |= !r && ipvs_rules_stand(x->ipvs, &used);
     return r;
 }
 

@@ -8,9 +8,10 @@
 struct pass_ipvs {
     struct ipvs_ports ports;
     struct ipvs *ipvs;
-    uint32_t deaf_to; /* kube-ipvs0's index for the monitor */
-    bool stood;       /* once everything was applied */
-    bool was_ours;    /* a former start made what there was */
+    uint32_t deaf_to;   /* kube-ipvs0's index for the monitor */
+    bool stood;         /* once everything was applied, and the rules of iptables stood */
+    bool follows_table; /* there was a table of ours other than this start's */
+    bool was_ours;      /* a former start made what there was */
 };
 
 /* In another mode *ret is NULL. Fails where the kernel cannot. */

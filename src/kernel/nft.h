@@ -43,5 +43,8 @@ void nft_accept_generation(struct nft *n);
 struct buf;
 int nft_diff(struct nft *n, struct nft_group *const *groups, size_t n_groups, struct buf *out,
              struct err *err);
+/* Whether there is a table with other sets, chains or rules than these: one of other features or of
+ * another release. */
+int nft_is_another(struct nl_port *port, const struct nft_table *table, bool *ret, struct err *err);
 /* Deletes the table. 0 also when there is none; *ret_existed tells. `dry_run` only looks. */
 int nft_cleanup(struct nl_port *port, bool dry_run, bool *ret_existed, struct err *err);

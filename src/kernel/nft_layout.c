@@ -444,6 +444,19 @@ int nft_layout_read(struct nl_port *port, const struct nft_table *t, enum nft_la
     return res;
 }
 
+int nft_is_another(struct nl_port *port, const struct nft_table *table, bool *ret, struct err *err)
+{
+    struct nft_classes classes = { 0 };
+    struct buf why = { 0 };
+    enum nft_layout layout;
+    int r = nft_layout_read(port, table, &layout, &classes, &why, err);
+    if (!r)
+        *ret = layout == NFT_LAYOUT_OTHER;
+    buf_done(&why);
+    vec_done(&classes);
+    return r;
+}
+
 /* ---- the end of it ---- */
 
 int nft_cleanup(struct nl_port *port, bool dry_run, bool *ret_existed, struct err *err)

@@ -7,12 +7,13 @@ It needs a kernel with IPVS and nftables, which Debian's user-mode-linux is not;
 """
 
 import contextlib
+import fcntl
 import threading
 import time
 
 import pytest
 
-from ipvs_world import FLAGS, without_barrier
+from ipvs_world import FLAGS, MODE, without_barrier
 from lab import netns, wait_until
 from lab.hammer import Hammer
 from lab.probe import open_socket
@@ -153,6 +154,57 @@ def test_row_48_from_nftables_to_ipvs(proxy, ways, rules):
     assert without_barrier(kernel.servers) and kernel.sets and kernel.bound
     chain = {"nft": nftables(proxy), "legacy": str(kernel.rules[4])}[rules]
     assert "KUBE-SERVICES" in chain
+
+
+@contextlib.contextmanager
+def somebody_holds_iptables():
+    with open("/run/xtables.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def all_answered(flows, why):
+    now = time.monotonic()
+    for flow in flows:
+        flow.wait_answer(after=now, why=why)
+
+
+def start_without_rules(proxy, *flags):
+    """Until all else is done. The next test has the usual flags."""
+    proxy.agent.clear_log()
+    proxy.flags = flags
+    proxy.agent.start(proxy.binary, proxy.source, [*MODE, *flags])
+    wait_until(lambda: "rules of ip6tables" in proxy.agent.log(), 20, "rules to be refused")
+    assert without_barrier(proxy.kernel().servers)
+
+
+@pytest.mark.parametrize("features", ["serviceproxy", "portmap,serviceproxy"])
+def test_row_48_the_table_serves_until_the_rules_stand(proxy, ways, features):
+    """IPVS without its rules masquerades nobody: a pod on another node would answer past this one. And with
+    the table of nftables the kernel lets go of conntrack, by which flows of before are translated."""
+    flags = ("--features", features, *FLAGS[2:])
+    proxy.restart("--proxy-mode", "nft", *flags)
+    with contextlib.ExitStack() as stack:
+        before = stack.enter_context(flows_on(proxy, ways))
+        assert proxy.agent.stop() == 0
+        with somebody_holds_iptables():
+            start_without_rules(proxy, *flags)
+            assert "chain services" in nftables(proxy)
+            flows = before + stack.enter_context(flows_on(proxy, ways * 2))
+            all_answered(flows, lambda: on_the_way(proxy))
+        wait_until(lambda: "chain services" not in nftables(proxy), 20, "the table to go")
+        proxy.settle()
+        all_answered(flows, lambda: on_the_way(proxy))
+        assert all(len(flow.pods()) == 1 for flow in flows), [flow.pods() for flow in flows]
+
+
+def test_row_48_a_first_table_does_not_wait_for_rules(proxy, ways):
+    """PortMaps have nothing to do with iptables."""
+    assert proxy.agent.stop() == 0
+    proxy.cleanup()
+    with somebody_holds_iptables():
+        start_without_rules(proxy, "--features", "portmap,serviceproxy", *FLAGS[2:])
+        assert "chain translate" in nftables(proxy)
 
 
 @pytest.mark.parametrize("rules", list(IPVS))
