@@ -28,6 +28,7 @@ static atomic_bool kernel_ignores_filter;
 struct entry {
     struct ip dialled, source; /* original destination, reply source */
     uint16_t port, source_port;
+    uint32_t status; /* IPS_* */
     const struct nlattr *tuple, *id, *zone;
 };
 
@@ -112,6 +113,12 @@ static const struct flow_target *key_of(const struct flush *f, const struct entr
     return t;
 }
 
+static bool leads_otherwise(const struct flow_target *t, const struct entry *e)
+{
+    bool stays = ip_equal(&e->source, &e->dialled) && e->source_port == e->port;
+    return t->nat && !(e->status & t->nat) && !stays;
+}
+
 static bool leads_elsewhere(const struct flow_target *t, const struct entry *e)
 {
     uint16_t want = t->target_port ? (uint16_t)(t->target_port + (e->port - t->port)) : e->port;
@@ -160,16 +167,15 @@ static bool tuple_decode(const struct nlattr *tuple, bool destination, struct ip
 static bool entry_decode(const struct nlmsghdr *m, struct entry *ret)
 {
     static const struct nl_policy policy[] = {
-        [CTA_TUPLE_ORIG] = NL_NEST,
-        [CTA_TUPLE_REPLY] = NL_NEST,
-        [CTA_ID] = NL_U32,
-        [CTA_ZONE] = NL_U16,
+        [CTA_TUPLE_ORIG] = NL_NEST, [CTA_TUPLE_REPLY] = NL_NEST, [CTA_STATUS] = NL_U32,
+        [CTA_ID] = NL_U32,          [CTA_ZONE] = NL_U16,
     };
     const struct nlattr *tb[NL_POLICY_COUNT(policy)];
     if (nl_parse(m, sizeof(struct nfgenmsg), policy, NL_POLICY_COUNT(policy), tb) ||
         !tuple_decode(tb[CTA_TUPLE_ORIG], true, &ret->dialled, &ret->port) ||
         !tuple_decode(tb[CTA_TUPLE_REPLY], false, &ret->source, &ret->source_port))
         return false;
+    ret->status = tb[CTA_STATUS] ? ntohl(mnl_attr_get_u32(tb[CTA_STATUS])) : 0;
     ret->tuple = tb[CTA_TUPLE_ORIG];
     ret->id = tb[CTA_ID];
     ret->zone = tb[CTA_ZONE];
@@ -192,7 +198,7 @@ static int on_entry(const struct nlmsghdr *m, void *user)
                      (f->asked->port == f->asked->end && e.port != f->asked->port)))
         atomic_store(&kernel_ignores_filter, true);
     const struct flow_target *t = key_of(f, &e);
-    if (!t || (f->asked && t != f->asked) || !leads_elsewhere(t, &e))
+    if (!t || (f->asked && t != f->asked) || !(leads_elsewhere(t, &e) || leads_otherwise(t, &e)))
         return 0;
     /* The id makes sure that it is this entry and not a newer one of the same tuple. */
     const struct nfgenmsg *g = mnl_nlmsg_get_payload(m);

@@ -21,9 +21,10 @@ struct seen {
 struct family {
     const char *tool, *tables; /* as listed in /proc */
     int af;
-    char *rules; /* wanted by the last call; NULL: there was none */
-    bool right;  /* and the kernel has them */
-    bool known;  /* `as` is how they look there; otherwise how they were written */
+    char *rules;  /* wanted by the last call; NULL: there was none */
+    bool right;   /* and the kernel has them */
+    bool known;   /* `as` is how they look there; otherwise how they were written */
+    bool written; /* or may be, since they were right the last time */
     struct seen as;
 };
 
@@ -281,14 +282,14 @@ static void refuse(const struct family *f, int error, const struct err *err, str
     report_refuse(report, "proxy", error, err->text, "rules of %s", f->tool);
 }
 
-static void sync_family(struct iptables *t, struct family *f, struct report *report)
+static bool sync_family(struct iptables *t, struct family *f, struct report *report)
 {
     struct seen have = { 0 };
     struct err err = { 0 };
     if (clock_mono_us() < t->rests_until_us) {
         f->right = false;
         refuse(f, ETIMEDOUT, &t->hung, report);
-        return;
+        return false;
     }
     if (!f->known) {
         seen_done(&f->as);
@@ -296,10 +297,13 @@ static void sync_family(struct iptables *t, struct family *f, struct report *rep
     }
     int r = read_kernel(t, f, &have, &err);
     if (!r && !is_right(&have, &f->as)) {
+        f->written = true;
         r = mend(t, f, &have, &err);
         report->changes += !r;
     }
     f->known = f->right = !r;
+    bool wrote = f->right && f->written;
+    f->written &= !wrote;
     if (r == -ETIMEDOUT) {
         t->rests_until_us = clock_mono_us() + REST_US;
         t->hung = err;
@@ -307,6 +311,7 @@ static void sync_family(struct iptables *t, struct family *f, struct report *rep
     if (r)
         refuse(f, -r, &err, report);
     seen_done(&have);
+    return wrote;
 }
 
 /* Without it there are no tables of it either: IPv6 may be switched off when the kernel starts. */
@@ -319,17 +324,19 @@ static bool kernel_has(const struct family *f)
     return has;
 }
 
-void iptables_sync(struct iptables *t, const struct ipvs_want *wanted, bool audit,
+bool iptables_sync(struct iptables *t, const struct ipvs_want *wanted, bool audit,
                    struct report *report)
 {
     const char *const rules[] = { wanted->rules4, wanted->rules6 };
+    bool wrote = false;
     for (size_t i = 0; i < 2; i++) {
         if (!rules[i] || !kernel_has(&t->family[i]))
             continue;
         want(&t->family[i], rules[i]);
         if (audit || !t->family[i].right)
-            sync_family(t, &t->family[i], report);
+            wrote |= sync_family(t, &t->family[i], report);
     }
+    return wrote;
 }
 
 int iptables_diff(struct iptables *t, const struct ipvs_want *want, struct buf *out,

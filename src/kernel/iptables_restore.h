@@ -15,8 +15,8 @@ void iptables_free(struct iptables *t); /* accepts NULL */
 
 /* Makes both families match, those that the kernel has. Without `audit` nothing is looked at once they were right. What does
  * not work goes into the report and is tried again by the next call; after a program that did not end,
- * when it has rested for a while. */
-void iptables_sync(struct iptables *t, const struct ipvs_want *wanted, bool audit,
+ * when it has rested for a while. True when rules were written. */
+bool iptables_sync(struct iptables *t, const struct ipvs_want *wanted, bool audit,
                    struct report *report);
 /* "+ iptables nat KUBE-SERVICES" for a chain whose rules differ, and for a jump that lacks. */
 int iptables_diff(struct iptables *t, const struct ipvs_want *want, struct buf *out,

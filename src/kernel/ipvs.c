@@ -159,7 +159,10 @@ static void sync_rules(struct ipvs *v, const struct ipvs_want *want, bool audit,
     struct buf scratch4 = { 0 }, scratch6 = { 0 };
     const struct ipvs_want with = { ipvs_sets_rules(v, IP_V4, want->rules4, &scratch4),
                                     ipvs_sets_rules(v, IP_V6, want->rules6, &scratch6) };
-    iptables_sync(v->iptables, &with, audit, report);
+    if (iptables_sync(v->iptables, &with, audit, report)) {
+        v->unmasqueraded = true;
+        v->told = false;
+    }
     buf_done(&scratch4);
     buf_done(&scratch6);
 }

@@ -50,7 +50,9 @@ bool ipvs_rules_stand(const struct ipvs *v, enum iptables_mode *ret);
 /* Makes kube-ipvs0, where it lacks: for who wants its index before it has addresses. */
 int ipvs_make_device(struct ipvs *v, struct report *report, struct err *err);
 /* The UDP flows that the syncs since the last call added, changed or deleted, with where they lead
- * now: for conntrack. The first call tells all. Valid until the next. */
+ * now: for conntrack. The first call tells all, and so does one after rules were written: a flow that
+ * began without them would never be masqueraded. Then those that conntrack does not translate begin
+ * anew, and IPVS leads them where they went. Valid until the next. */
 size_t ipvs_udp_changes(struct ipvs *v, const struct flow_target **ret);
 /* Destinations that drain: to be looked at again in a minute. */
 size_t ipvs_draining(const struct ipvs *v);

@@ -39,6 +39,7 @@ struct ipvs {
     struct nl_buf buf;
     VEC(struct ipvs_key) udp; /* servers that changed, themselves or a destination */
     bool told;                /* conntrack has heard of every flow once */
+    bool unmasqueraded;       /* flows may have begun without the rules */
     VEC(struct flow_target) flows;
     struct arena flow_mem;           /* their ends */
     bool missing[2][KUBE_SET_COUNT]; /* sets, by family: IPv4, IPv6 */

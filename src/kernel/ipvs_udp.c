@@ -1,3 +1,4 @@
+#include <linux/netfilter/nf_conntrack_common.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +34,10 @@ static void sort(struct ipvs *v)
 /* Where a server of the group leads. */
 static void put_flow(struct ipvs *v, const struct ipvs_group *g, const struct ipvs_key *server)
 {
-    struct flow_target f = { .dialled = server->ip, .port = server->port, .end = server->port };
+    struct flow_target f = { .dialled = server->ip,
+                             .port = server->port,
+                             .end = server->port,
+                             .nat = v->unmasqueraded ? IPS_NAT_MASK : 0 };
     struct flow_end *ends = arena_new_array(&v->flow_mem, g ? g->n : 0, struct flow_end);
     for (uint32_t i = 0; g && i < g->n; i++) {
         const struct ipvs_key *k = &g->entries[i].key;
@@ -79,6 +83,7 @@ size_t ipvs_udp_changes(struct ipvs *v, const struct flow_target **ret)
             put_flow(v, NULL, &v->udp.v[i]);
     free(found);
     v->told = true;
+    v->unmasqueraded = false;
     v->udp.n = 0;
     *ret = v->flows.v;
     return v->flows.n;

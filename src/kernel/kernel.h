@@ -24,6 +24,7 @@ struct flow_target {
     uint16_t target_port;          /* of the first port; 0: ports are kept */
     const struct flow_end *others; /* by ip and port */
     size_t n_others;
+    uint32_t nat; /* IPS_*: conntrack itself must translate by one of these; 0: anybody may */
 };
 int flow_end_cmp(const void *x, const void *y);
 

@@ -1,3 +1,4 @@
+#include <linux/netfilter/nf_conntrack_common.h>
 #include <string.h>
 
 #include "kernel/nft_impl.h"
@@ -28,6 +29,7 @@ static bool parse(const struct nft_elem *e, bool added, struct flow_target *ret)
         .dialled.family = family,
         .port = port_at(port),
         .end = port_at(e->elen ? port + e->klen : port),
+        .nat = IPS_DST_NAT,
     };
     memcpy(ret->dialled.bytes, e->b, n);
     if (added && e->dlen) {
@@ -85,7 +87,7 @@ static bool parse_service(const struct nft_elem *e, struct flow_target *ret)
     size_t n = ip_len(family);
     if (!of_services[e->set] || !e->klen || e->b[n] != L4_UDP)
         return false;
-    *ret = (struct flow_target){ .dialled.family = family };
+    *ret = (struct flow_target){ .dialled.family = family, .nat = IPS_DST_NAT };
     memcpy(ret->dialled.bytes, e->b, n);
     ret->port = ret->end = port_at(e->b + n + nft_field_size(NFT_FIELD_PROTO));
     return true;

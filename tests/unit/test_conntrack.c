@@ -2,9 +2,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nfnetlink_conntrack.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -169,6 +171,38 @@ static void an_entry_that_leads_to_any_endpoint_of_a_service_stays(void **state)
     }
 }
 
+/* As IPVS has entries: it tells conntrack where replies come from, and translates by itself. */
+static void an_entry_that_something_else_translates_goes_when_it_is_told_to(void **state)
+{
+    (void)state;
+    static const char *const translated = "udp 192.0.2.1 80 10.0.0.1 8080\n",
+                             *const itself = "udp 192.0.2.1 80 192.0.2.1 80\n";
+    struct flow_end ends[] = { { .port = 8080 }, { .port = 80 } };
+    struct flow_target k = key("192.0.2.1", 80, 80, "10.0.0.1", 8080);
+    char want[200];
+    assert_true(ip_parse("10.0.0.1", &ends[0].ip) && ip_parse("192.0.2.1", &ends[1].ip));
+    k.others = ends;
+    k.n_others = 2;
+    struct nl_port *p = port_in_new_world();
+    insert("udp", "192.0.2.1", 80, "10.0.0.1", 8080);
+    insert("udp", "192.0.2.1", 80, "192.0.2.1", 80);
+    run("conntrack -I -p udp -s 198.51.100.1 -d 192.0.2.1 --sport 1 --dport 80 -t 600 "
+        "--dst-nat 10.0.0.1:8080");
+    run("conntrack -I -p udp -s 198.51.100.1 -d 192.0.2.1 --sport 2 --dport 80 -t 600 "
+        "-r 10.0.0.1 -q 198.51.100.1 --reply-port-src 8080 --reply-port-dst 2 "
+        "--src-nat 192.0.2.9:2");
+    assert_int_equal(flush(p, &k, 1), 0);
+    k.nat = IPS_NAT_MASK;
+    assert_int_equal(flush(p, &k, 1), 1);
+    snprintf(want, sizeof(want), "%s%s%s", translated, translated, itself);
+    assert_string_equal(left(), want);
+    k.nat = IPS_DST_NAT;
+    assert_int_equal(flush(p, &k, 1), 1);
+    snprintf(want, sizeof(want), "%s%s", translated, itself);
+    assert_string_equal(left(), want);
+    nl_close(p);
+}
+
 static void no_keys_ask_nothing(void **state)
 {
     (void)state;
@@ -322,6 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_leads_elsewhere_goes),
         cmocka_unit_test(an_entry_that_leads_to_any_endpoint_of_a_service_stays),
+        cmocka_unit_test(an_entry_that_something_else_translates_goes_when_it_is_told_to),
         cmocka_unit_test(no_keys_ask_nothing),
         cmocka_unit_test(a_disturbed_dump_deletes_each_once),
         cmocka_unit_test(an_entry_that_ended_by_itself_is_no_error),

@@ -120,9 +120,10 @@ static size_t sync_now(bool audit)
 {
     const struct ipvs_want want = { .rules4 = buf_str(&rules4), .rules6 = buf_str(&rules6) };
     report_reset(&report);
-    iptables_sync(agent, &want, audit, &report);
+    bool wrote = iptables_sync(agent, &want, audit, &report);
     if (report.refusals.n)
         fail_msg("%s", report.refusals.v[0].text);
+    assert_int_equal(wrote, report.changes > 0);
     return report.changes;
 }
 
@@ -214,7 +215,7 @@ static void refused_rules_are_told(void **state)
     const struct kind *k = *state;
     const struct ipvs_want want = { .rules4 = buf_str(&rules4) };
     run("ipset destroy KUBE-DROP");
-    iptables_sync(agent, &want, true, &report);
+    assert_false(iptables_sync(agent, &want, true, &report));
     assert_int_equal(report.refusals.n, 1);
     assert_string_equal(report.refusals.v[0].object, "rules of iptables");
     assert_non_null(strstr(report.refusals.v[0].text, k->name));

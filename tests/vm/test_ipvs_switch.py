@@ -222,6 +222,36 @@ def test_row_48_from_ipvs_to_nftables(proxy, ways, rules):
     assert not [rule for rule in sum(kernel.rules.values(), []) if "KUBE-" in rule]
 
 
+def test_row_48_udp_follows_to_nftables_where_ipvs_keeps_its_connections(proxy, ways):
+    """As kernels before 5.9 do. conntrack's entries of IPVS tell where replies come from, and lead nowhere
+    once IPVS has gone."""
+    proxy.restart(*IPVS["legacy"])
+    with flows_on(proxy, ways * 2) as flows:
+        assert proxy.agent.stop() == 0
+        proxy.host.run("sysctl", "-w", "net.ipv4.vs.expire_nodest_conn=0")
+        proxy.start(*NFT)
+        all_answered(flows, lambda: on_the_way(proxy))
+
+
+def test_udp_that_began_without_rules_is_masqueraded_once_there_are(proxy, ways):
+    """Somebody emptied a chain while no agent ran: of two clients the one who is led to the other node hears
+    nothing, and would not for as long as it sends."""
+    assert proxy.agent.stop() == 0
+    for tool in ("iptables-legacy", "ip6tables-legacy"):
+        proxy.host.run(tool, "-w", "-t", "nat", "-F", "KUBE-MARK-MASQ")
+    flows = [Flow(proxy.place(source).ns, address, port)
+             for source, address, port in ways * 2 if source == "client"]
+    try:
+        wait_until(lambda: sum(bool(flow.answers) for flow in flows) == len(flows) / 2, ANSWER_SECONDS,
+                   lambda: f"half of the clients to be answered; {[flow.history() for flow in flows]}")
+        proxy.restart()
+        all_answered(flows, lambda: on_the_way(proxy))
+        assert all(len(flow.pods()) == 1 for flow in flows), [flow.pods() for flow in flows]
+    finally:
+        for flow in flows:
+            flow.stop()
+
+
 def saved(proxy, kind):
     """Both families' chains and rules of iptables-nft or iptables-legacy."""
     return "".join(proxy.host.out(f"{tool}-{kind}-save") for tool in ("iptables", "ip6tables"))
