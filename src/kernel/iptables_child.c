@@ -16,6 +16,7 @@
 #include "base/clock.h"
 
 #define PATIENCE_US 10000000
+#define LOOK_US     500000  /* at most between two looks */
 #define KILLING_US  1000000 /* more than that is a call of the kernel that does not return */
 #define ARGS_MAX    8
 #define SBIN        "/usr/local/sbin:/usr/sbin:/sbin"
@@ -112,17 +113,25 @@ static void hear(struct child *c, enum end e, struct buf *into)
         close_end(c, e);
 }
 
-/* False when it took too long. */
-static bool talk(struct child *c, int64_t until)
+/* A machine that stood still meanwhile, as virtual ones do, let the program do nothing either. */
+static void spend(int64_t *patience, int64_t since)
 {
-    int64_t now;
+    int64_t took = clock_mono_us() - since;
+    *patience -= took < 2 * LOOK_US ? took : 2 * LOOK_US;
+}
+
+/* False when it took too long. */
+static bool talk(struct child *c, int64_t *patience)
+{
     while (c->fd[INPUT] >= 0 || c->fd[OUTPUT] >= 0 || c->fd[ERRORS] >= 0) {
         struct pollfd p[ENDS];
+        int64_t since = clock_mono_us();
         for (int i = 0; i < ENDS; i++)
             p[i] = (struct pollfd){ .fd = c->fd[i], .events = i == INPUT ? POLLOUT : POLLIN };
-        if ((now = clock_mono_us()) >= until)
+        if (*patience <= 0)
             return false;
-        poll(p, ENDS, (int)((until - now) / 1000) + 1);
+        poll(p, ENDS, LOOK_US / 1000);
+        spend(patience, since);
         if (p[INPUT].fd >= 0 && p[INPUT].revents)
             feed(c);
         if (p[OUTPUT].fd >= 0 && p[OUTPUT].revents)
@@ -134,24 +143,27 @@ static bool talk(struct child *c, int64_t until)
 }
 
 /* A program may close all it was given, and go on. */
-static bool has_ended(const struct child *c, int64_t until, int *ret_status)
+static bool has_ended(const struct child *c, int64_t patience, int *ret_status)
 {
     static const struct timespec pause = { .tv_nsec = 1000000 };
     while (waitpid(c->pid, ret_status, WNOHANG) != c->pid) {
-        if (clock_mono_us() >= until)
+        int64_t since = clock_mono_us();
+        if (patience <= 0)
             return false;
         nanosleep(&pause, NULL);
+        spend(&patience, since);
     }
     return true;
 }
 
-static int reap(struct child *c, const char *program, int64_t until, struct err *err)
+static int reap(struct child *c, const char *program, struct err *err)
 {
+    int64_t patience = PATIENCE_US;
     int status = 0;
-    bool in_time = talk(c, until) && has_ended(c, until, &status);
+    bool in_time = talk(c, &patience) && has_ended(c, patience, &status);
     if (!in_time) {
         kill(-c->pid, SIGKILL);
-        has_ended(c, clock_mono_us() + KILLING_US, &status);
+        has_ended(c, KILLING_US, &status);
     }
     if (!in_time)
         return err_set(err, ETIMEDOUT, "%s did not end within %d s", program,
@@ -179,7 +191,7 @@ int iptables_child(const char *program, const char *const *args, const char *inp
     int r = start(&c, file, args);
     if (r)
         return err_set(err, -r, "cannot start %s: %s", file, strerror(-r));
-    r = reap(&c, program, clock_mono_us() + PATIENCE_US, err);
+    r = reap(&c, program, err);
     for (int i = 0; i < ENDS; i++)
         close_end(&c, (enum end)i);
     buf_done(&c.said);

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "kernel/ipset.h"
 #include "kernel/iptables.h"
+#include "kernel/iptables_child.h"
 #include "kernel/iptables_restore.h"
 #include "kernel/nft_kubeproxy.h"
 #include "netns.h"
@@ -259,6 +260,28 @@ static void a_program_that_hangs_is_not_waited_for(void **state)
     assert_non_null(strstr(report.refusals.v[1].text, "iptables-nft-save did not end within"));
 }
 
+/* As a virtual machine does that is moved: nobody has had time to do anything. */
+static void a_machine_that_stands_still_ends_no_program(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/portolan-iptables-XXXXXX", path[sizeof(folder) + 64];
+    assert_non_null(mkdtemp(folder));
+    install(folder, "iptables-nft-save",
+            "kill -STOP $PPID; sleep 11; kill -CONT $PPID; exec /usr/sbin/iptables-nft-save");
+    snprintf(path, sizeof(path), "%s:/usr/sbin:/usr/bin:/sbin:/bin", folder);
+    char *before = strdup(getenv("PATH"));
+    setenv("PATH", path, 1);
+    struct buf out = { 0 };
+    static const char *const none[] = { NULL };
+    int r = iptables_child("iptables-nft-save", none, "", &out, &err);
+    setenv("PATH", before, 1);
+    free(before);
+    buf_done(&out);
+    run("rm -r %s", folder);
+    if (r)
+        fail_msg("%s", err.text);
+}
+
 /* An ignored SIGCHLD is inherited, and would lose what a program ended with. */
 static void a_failure_is_seen_by_whomever_we_were_started(void **state)
 {
@@ -420,6 +443,8 @@ int main(void)
         BOTH(refused_rules_are_told),
         BOTH(a_failure_is_seen_by_whomever_we_were_started),
         BOTH(without_ipv6_nothing_of_it_is_undone),
+        { "a_machine_that_stands_still_ends_no_program",
+          a_machine_that_stands_still_ends_no_program, setup, teardown, &kinds[0] },
         { "a_program_that_hangs_is_not_waited_for", a_program_that_hangs_is_not_waited_for, setup,
           teardown, &kinds[0] },
         BOTH(chains_of_the_other_kind_go_once_the_new_ones_stand),
